@@ -1,0 +1,2 @@
+-- The projected table, to be compared row by row.
+select path, commits, added, deleted from demo.churn

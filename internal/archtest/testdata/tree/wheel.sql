@@ -1,0 +1,2 @@
+-- See T-21.
+select 1

@@ -1,0 +1,24 @@
+// Package clock is the one place where lease and shardpub read the local
+// clock. The local clock judges trust and intervals, never expiry: that is
+// the database's.
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+var offset atomic.Int64
+
+// Now is time.Now, moved by Shift. It carries a monotonic reading.
+func Now() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+
+// Shift moves Now by d for the whole process: a host whose wall clock is wrong.
+func Shift(d time.Duration) { offset.Store(int64(d)) }
+
+// Elapsed is how long ago t was: the larger of the monotonic and the wall
+// difference, because the monotonic clock stands still while a machine is
+// suspended. It is never negative.
+func Elapsed(t, now time.Time) time.Duration {
+	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)), 0)
+}

@@ -1,0 +1,2 @@
+-- The schema of what is ours.
+create schema suisha

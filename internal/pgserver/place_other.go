@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package pgserver
+
+const memoryDir = ""
+
+func memoryHasRoom() bool { return false }

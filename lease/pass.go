@@ -1,0 +1,350 @@
+package lease
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/suisha-go/suisha/internal/clock"
+)
+
+// Pass is what one pass did.
+type Pass struct {
+	// Share is what the plan deals to this worker, Live the number of live
+	// workers.
+	Share, Live int
+	// Renewed were renewed, Skipped were not because their row was locked, Lost
+	// are another's now. Claimed are new, Draining began to go, Released were
+	// freed because nothing worked on them. All ascending.
+	Renewed, Skipped, Lost, Claimed, Draining, Released []int
+	// Missed were to be claimed, but locked or taken.
+	Missed []int
+	// Next is when the next pass is due if nothing wakes the worker.
+	Next time.Duration
+}
+
+// maxLeaveStep bounds a statement of a worker that leaves.
+const maxLeaveStep = time.Second
+
+// Once is one pass: a beat, one round trip; the plan; and, where there is
+// something to do, one more round trip each for claims, for publishing drains
+// and for freeing rows. Hand-overs go on in goroutines of their own. Passes of
+// one Keeper wait for each other. Each statement has RenewInterval/3.
+//
+// A failed pass changes nothing: what is owned is kept while it is trusted.
+// Errors: [*PassError]; [ErrUsed] after Run has ended.
+func (k *Keeper) Once(ctx context.Context) (Pass, error) {
+	select {
+	case k.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Pass{}, context.Cause(ctx)
+	}
+	defer func() { <-k.turn }()
+	if k.isEnded() {
+		return Pass{}, ErrUsed
+	}
+	pass, look, err := k.pass(ctx)
+	look.failed = err != nil
+	look.missed = k.missed
+	look.random = k.random()
+	pass.Next = nextPass(k.cfg.RenewInterval, look)
+	return pass, err
+}
+
+func (k *Keeper) isEnded() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ended
+}
+
+// sighted is what a beat brought, and when.
+type sighted struct {
+	Snapshot
+	sent, came time.Time
+	// known are the buckets that had an entry when the beat was sent.
+	known map[int]bool
+}
+
+func (k *Keeper) pass(ctx context.Context) (Pass, outlook, error) {
+	if err := k.join(ctx); err != nil {
+		return Pass{}, outlook{}, err
+	}
+	s, err := k.beat(ctx)
+	if err != nil {
+		k.memory.fail()
+		return Pass{}, outlook{}, err
+	}
+	var pass Pass
+	k.absorb(ctx, s, &pass)
+	if !s.Joined {
+		if err := k.join(ctx); err != nil {
+			return pass, outlook{}, err
+		}
+	}
+	v := k.view(s)
+	d := Plan(v)
+	k.memory.dealt(s.sent, s.came, d.Due, v.keiro)
+	pass.Share, pass.Live = d.Share, len(v.Members)
+	k.mu.Lock()
+	k.state.share, k.state.members = d.Share, v.Members
+	k.mu.Unlock()
+	look := outlook{settling: d.Settling, ripens: k.ripens(s)}
+	return pass, look, k.act(ctx, s, d, &pass)
+}
+
+func (k *Keeper) step(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := k.cfg.RenewInterval / 3
+	k.mu.Lock()
+	if k.leaving {
+		limit = min(limit, maxLeaveStep)
+	}
+	k.mu.Unlock()
+	return context.WithTimeout(ctx, limit)
+}
+
+func (k *Keeper) join(ctx context.Context) error {
+	k.mu.Lock()
+	done := k.joined
+	k.mu.Unlock()
+	if done {
+		return nil
+	}
+	step, cancel := k.step(ctx)
+	defer cancel()
+	err := k.store.Join(step, Presence{
+		Subscription: k.cfg.Subscription.Name, Identity: k.cfg.Identity,
+		TTL: k.cfg.TTL, Weight: k.cfg.Weight, Labels: k.cfg.Labels,
+	})
+	if err != nil {
+		return k.fail(ctx, StepJoin, err)
+	}
+	k.mu.Lock()
+	k.joined = true
+	k.mu.Unlock()
+	k.event(ctx, Joined, -1, "", nil)
+	return nil
+}
+
+func (k *Keeper) beat(ctx context.Context) (sighted, error) {
+	s := sighted{known: map[int]bool{}}
+	b := Beat{
+		Subscription: k.cfg.Subscription.Name, Shards: k.cfg.Subscription.Shards, Worker: k.cfg.Identity.Worker,
+		TTL: k.cfg.TTL, Weight: k.cfg.Weight, Session: k.cfg.Identity.Session,
+	}
+	k.mu.Lock()
+	b.Leaving = k.leaving
+	for bucket, e := range k.entries {
+		s.known[bucket] = true
+		if e.renewed() {
+			b.Renew = append(b.Renew, bucket)
+		}
+	}
+	b.Giving = k.cannot(nil)
+	k.mu.Unlock()
+	slices.Sort(b.Renew)
+
+	step, cancel := k.step(ctx)
+	defer cancel()
+	s.sent = clock.Now()
+	snapshot, err := k.store.Beat(step, b)
+	s.came = clock.Now()
+	if err != nil {
+		return s, k.fail(ctx, StepBeat, err)
+	}
+	s.Snapshot = snapshot
+	return s, nil
+}
+
+// cannot lists the buckets that this worker gives up or cannot take now: those
+// with an entry that is not held, those whose entry went while a beat was under
+// way, and those resigned. The caller holds mu.
+func (k *Keeper) cannot(known map[int]bool) []int {
+	var out []int
+	for bucket, e := range k.entries {
+		if e.phase == draining || e.phase == ending {
+			out = append(out, bucket)
+		}
+	}
+	for bucket := range known {
+		if k.entries[bucket] == nil {
+			out = append(out, bucket)
+		}
+	}
+	now := clock.Now()
+	for bucket, until := range k.resigned {
+		if now.Before(until) {
+			out = append(out, bucket)
+		} else {
+			delete(k.resigned, bucket)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// absorb believes what the beat says of this worker's own buckets (P-8).
+func (k *Keeper) absorb(ctx context.Context, s sighted, pass *Pass) {
+	owners := map[int]uuid.UUID{}
+	for _, r := range s.Rows {
+		owners[r.Bucket] = r.Owner
+	}
+	trust := NewTrust(s.sent, k.cfg.TTL, k.cfg.Margin)
+	pass.Renewed = s.Renewed
+	var lost []*entry
+
+	k.mu.Lock()
+	k.state.lastBeat, k.state.lastErr = s.came, nil
+	if !s.Joined {
+		k.joined = false
+	}
+	foreign := len(s.Foreign) > 0 && !slices.Equal(s.Foreign, k.state.foreign)
+	k.state.foreign = s.Foreign
+	for bucket, e := range k.entries {
+		if !s.known[bucket] || !e.renewed() {
+			continue
+		}
+		_, ours := slices.BinarySearch(s.Renewed, bucket)
+		switch {
+		case ours:
+			e.tenure.Extend(trust)
+			e.strayed = 0
+		case owners[bucket] == k.cfg.Identity.Worker:
+			pass.Skipped = append(pass.Skipped, bucket)
+		case e.phase == draining:
+			k.stray(ctx, e)
+		default:
+			lost = append(lost, e)
+			pass.Lost = append(pass.Lost, bucket)
+		}
+	}
+	for _, e := range lost {
+		k.lose(ctx, e)
+	}
+	k.mu.Unlock()
+
+	slices.Sort(pass.Skipped)
+	slices.Sort(pass.Lost)
+	if foreign {
+		k.report.error(ctx, &ShardCountError{
+			Subscription: k.cfg.Subscription.Name, Configured: k.cfg.Subscription.Shards, Found: s.Foreign,
+		})
+	}
+}
+
+// stray judges a draining bucket that is no longer this worker's. Seen once, its
+// own release is the likely cause; seen twice, it was taken. The caller holds mu.
+func (k *Keeper) stray(ctx context.Context, e *entry) {
+	if e.strayed++; e.strayed > 1 {
+		k.giveUp(ctx, e, ErrLost)
+	}
+}
+
+// act does what the plan says.
+func (k *Keeper) act(ctx context.Context, s sighted, d Decision, pass *Pass) error {
+	k.mu.Lock()
+	leaving := k.leaving
+	k.mu.Unlock()
+	if leaving {
+		return k.release(ctx, k.unknown(s), pass)
+	}
+	if err := k.release(ctx, d.Release, pass); err != nil {
+		return err
+	}
+	if err := k.give(ctx, d.Drain, pass); err != nil {
+		return err
+	}
+	return k.claim(ctx, d.Claim, pass)
+}
+
+// unknown lists the rows that are this worker's in the database though it works
+// on nothing of them.
+func (k *Keeper) unknown(s sighted) []int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var out []int
+	for _, r := range s.Rows {
+		if r.Owner == k.cfg.Identity.Worker && !s.known[r.Bucket] && k.entries[r.Bucket] == nil {
+			out = append(out, r.Bucket)
+		}
+	}
+	return out
+}
+
+func (k *Keeper) release(ctx context.Context, buckets []int, pass *Pass) error {
+	if len(buckets) == 0 {
+		return nil
+	}
+	step, cancel := k.step(ctx)
+	defer cancel()
+	freed, err := k.store.Release(step, Release{
+		Subscription: k.cfg.Subscription.Name, Shards: k.cfg.Subscription.Shards,
+		Worker: k.cfg.Identity.Worker, Buckets: buckets,
+	})
+	if err != nil {
+		return k.fail(ctx, StepRelease, err)
+	}
+	pass.Released = freed
+	for _, b := range freed {
+		k.event(ctx, Released, b, "unused", nil)
+	}
+	return nil
+}
+
+// give publishes what is to drain, then begins: the others never see a bucket
+// released that they did not know to be given.
+func (k *Keeper) give(ctx context.Context, buckets []int, pass *Pass) error {
+	if len(buckets) == 0 {
+		return nil
+	}
+	k.mu.Lock()
+	all := append(k.cannot(nil), buckets...)
+	k.mu.Unlock()
+	slices.Sort(all)
+	step, cancel := k.step(ctx)
+	defer cancel()
+	if err := k.store.Give(step, Giving{
+		Subscription: k.cfg.Subscription.Name, Worker: k.cfg.Identity.Worker, Buckets: slices.Compact(all),
+	}); err != nil {
+		return k.fail(ctx, StepGive, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, b := range buckets {
+		if e := k.entries[b]; e != nil && e.phase == held {
+			k.drain(ctx, e, Rebalanced)
+			pass.Draining = append(pass.Draining, b)
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) claim(ctx context.Context, wanted []Wanted, pass *Pass) error {
+	if len(wanted) == 0 {
+		k.missed = 0
+		return nil
+	}
+	step, cancel := k.step(ctx)
+	defer cancel()
+	sent := clock.Now()
+	got, err := k.store.Claim(step, Claim{
+		Subscription: k.cfg.Subscription.Name, Shards: k.cfg.Subscription.Shards, Worker: k.cfg.Identity.Worker,
+		TTL: k.cfg.TTL, Wanted: wanted,
+	})
+	if err != nil {
+		return k.fail(ctx, StepClaim, err)
+	}
+	slices.Sort(got)
+	pass.Claimed = got
+	for _, w := range wanted {
+		if _, ok := slices.BinarySearch(got, w.Bucket); !ok {
+			pass.Missed = append(pass.Missed, w.Bucket)
+		}
+	}
+	if k.missed++; len(pass.Missed) == 0 {
+		k.missed = 0
+	}
+	k.open(ctx, got, wanted, NewTrust(sent, k.cfg.TTL, k.cfg.Margin))
+	return nil
+}

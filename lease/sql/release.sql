@@ -1,0 +1,17 @@
+-- Frees the named buckets that are still the worker's, and tells the others
+-- (S-25). heartbeat_at stays, as keiro leaves it.
+with freed as (
+    update keiro.keiro_subscription_shards s
+    set owner_worker_id = null,
+        lease_expires_at = null,
+        updated_at = clock_timestamp()
+    where s.subscription_name = @subscription::text
+      and s.bucket = any(@buckets::int[])
+      and s.owner_worker_id = @worker::uuid
+      and s.shard_count = @shards::int
+    returning s.bucket
+), told as (
+    select pg_notify('keiro_shard_rebalance', @subscription::text)
+    where exists (select from freed)
+)
+select f.bucket from freed f left join told on true order by f.bucket

@@ -1,0 +1,2 @@
+-- The schema of keiro's table, where keiro has never been.
+create schema keiro

@@ -1,0 +1,250 @@
+package shardpub
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/suisha-go/suisha/internal/clock"
+	"github.com/suisha-go/suisha/kiroku"
+	"github.com/suisha-go/suisha/lease"
+)
+
+// bucket is one tenure of one bucket: what was read ahead, what is out, and how
+// far it is settled. A bucket without events has no goroutine.
+type bucket struct {
+	sub    *subscription
+	tenure *lease.Tenure
+	number int
+	base   context.Context //nolint:containedctx // parent of its messages' contexts
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex // guards what follows
+	lanes    *lanes     // nil until opened
+	opened   kiroku.Position
+	flushed  kiroku.Position // what the checkpoint row is known to hold
+	running  int             // goroutines in work
+	stopped  bool            // no further hand-out
+	assigned bool            // OnAssigned was called
+	out      map[*entry]*flight
+	streak   int       // events given up in a row for an exhausted budget (P-38)
+	until    time.Time // backing off until
+	lastErr  error
+
+	quit  chan struct{} // closed by stop
+	quiet chan struct{} // closed when stopped and nothing runs
+}
+
+// flight is what Status says of an event that is out.
+type flight struct {
+	since   time.Time
+	attempt int
+	waiting bool // between two deliveries
+}
+
+func newBucket(s *subscription, t *lease.Tenure) *bucket {
+	b := &bucket{
+		sub:    s,
+		tenure: t,
+		number: t.Bucket,
+		out:    map[*entry]*flight{},
+		quit:   make(chan struct{}),
+		quiet:  make(chan struct{}),
+	}
+	b.base, b.cancel = context.WithCancelCause(s.values)
+	context.AfterFunc(t.Context(), func() {
+		b.cancel(context.Cause(t.Context()))
+		b.stop()
+	})
+	return b
+}
+
+// open gives the bucket its place in the log. It reports whether the bucket is
+// still wanted.
+func (b *bucket) open(at kiroku.Position) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return false
+	}
+	b.lanes = newLanes(b.sub.cfg.Concurrency, at)
+	b.opened, b.flushed = at, at
+	return true
+}
+
+// trusted is the inline check at every hand-out and verdict (P-22). A lease
+// that can no longer be believed ends the tenure here and now.
+func (b *bucket) trusted() bool {
+	if b.tenure.Trusted() {
+		return true
+	}
+	b.tenure.End(lease.ErrLost)
+	b.sub.wake()
+	return false
+}
+
+// room says what the feed may bring.
+func (b *bucket) room() room {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.roomLocked()
+}
+
+func (b *bucket) roomLocked() room {
+	if b.lanes == nil {
+		return room{}
+	}
+	cfg := b.sub.cfg
+	r := room{total: cfg.PrefetchCount, idle: b.lanes.count == b.lanes.out}
+	free := cfg.PrefetchCount - b.lanes.count
+	if free >= b.sub.pageRoom && b.lanes.bytes <= b.sub.byteShare()/2 || b.lanes.count == 0 {
+		r.free = free
+	}
+	return r
+}
+
+// offer queues an event; false when there is no room for it. A single event
+// larger than the bound passes alone (P-33).
+func (b *bucket) offer(e *entry) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return false
+	}
+	if b.lanes.count > 0 && (b.lanes.count >= b.sub.cfg.PrefetchCount || b.lanes.bytes+e.size > b.sub.byteShare()) {
+		return false
+	}
+	b.lanes.push(e)
+	b.pumpLocked()
+	return true
+}
+
+// advance records how far the log was read for this bucket.
+func (b *bucket) advance(read kiroku.Position) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lanes.advance(read)
+}
+
+// pumpLocked starts as many workers as there are lanes that may go out.
+func (b *bucket) pumpLocked() {
+	for !b.stopped && b.running < b.lanes.width && b.lanes.waitingFor(b.running) {
+		b.running++
+		go b.work()
+	}
+}
+
+// take hands the next event to a worker; without one the worker is done.
+func (b *bucket) take() (*entry, bool) {
+	ok := b.trusted()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ok && !b.stopped {
+		if e, found := b.lanes.next(); found {
+			b.out[e] = &flight{since: clock.Now()}
+			return e, true
+		}
+	}
+	b.running--
+	b.quietLocked()
+	return nil, false
+}
+
+// settled ends an event for good and reports whether the feed should look.
+func (b *bucket) settled(e *entry) {
+	b.mu.Lock()
+	before := b.roomLocked()
+	delete(b.out, e)
+	b.lanes.settle(e)
+	after := b.roomLocked()
+	b.mu.Unlock()
+	if before.free <= 0 && after.free > 0 || after.idle && !before.idle {
+		b.sub.node.feed.nudge()
+	}
+	b.sub.node.flusher.mark(b)
+}
+
+// left takes an event back that was not settled: the bucket goes.
+func (b *bucket) left(e *entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.out, e)
+}
+
+// stop ends the hand-out, now and for good. It does not wait.
+func (b *bucket) stop() {
+	b.mu.Lock()
+	if b.stopped {
+		b.mu.Unlock()
+		return
+	}
+	b.stopped = true
+	close(b.quit)
+	b.quietLocked()
+	b.mu.Unlock()
+	b.sub.node.feed.remove(b)
+}
+
+func (b *bucket) quietLocked() {
+	if b.stopped && b.running == 0 {
+		select {
+		case <-b.quiet:
+		default:
+			close(b.quiet)
+		}
+	}
+}
+
+// mark is the bucket's checkpoint; false before it was opened.
+func (b *bucket) mark() (kiroku.Position, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lanes == nil {
+		return 0, false
+	}
+	return b.lanes.mark(), true
+}
+
+// unsaved is the checkpoint if the row does not hold it yet.
+func (b *bucket) unsaved() (kiroku.Position, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lanes == nil || b.lanes.mark() <= b.flushed {
+		return 0, false
+	}
+	return b.lanes.mark(), true
+}
+
+func (b *bucket) saved(p kiroku.Position) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flushed = max(b.flushed, p)
+}
+
+func (b *bucket) markWithout(e *entry) kiroku.Position {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.lanes.markWithout(e)
+}
+
+// oldest is the event that has been out for longest, for a DrainError.
+func (b *bucket) oldest() (*entry, flight, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.out) == 0 {
+		return nil, flight{}, false
+	}
+	e := slices.MinFunc(slices.Collect(maps.Keys(b.out)), func(x, y *entry) int {
+		return b.out[x].since.Compare(b.out[y].since)
+	})
+	return e, *b.out[e], true
+}
+
+func (b *bucket) failed(doing string, err error) {
+	b.mu.Lock()
+	b.lastErr = err
+	b.mu.Unlock()
+	b.sub.node.report(&BucketError{Subscription: b.sub.name, Bucket: b.number, Doing: doing, Err: err})
+}

@@ -1,0 +1,57 @@
+package shardpub
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/suisha-go/suisha/internal/outcome"
+)
+
+// Delivery is one hand-over of one event to a handler. It is in the message's
+// context; the same values are metadata, for code that knows Watermill only.
+type Delivery struct {
+	// Subscription is the name the checkpoints are kept under.
+	Subscription string
+	// Category is what is subscribed to, or [AllStreams].
+	Category string
+	// Stream is the event's stream, with its category.
+	Stream string
+	// Bucket of Shards is the slice of the subscription that the stream is in.
+	Bucket, Shards int
+	// Attempt counts the failed deliveries of this event before this one, by
+	// this worker since it got the bucket: 0, 1, 2, …
+	Attempt int
+	// Position is the event's place in the log of everything; Version its number
+	// in its stream, from 1.
+	Position, Version int64
+	EventID           uuid.UUID
+	EventType         string
+	RecordedAt        time.Time
+	// Worker is the id of this membership in the subscription.
+	Worker uuid.UUID
+}
+
+type deliveryKey struct{}
+
+// DeliveryFromContext returns the delivery that a message's context belongs to;
+// false when the message did not come from a Subscriber of this package.
+func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
+	d, ok := ctx.Value(deliveryKey{}).(*Delivery)
+	if !ok {
+		return Delivery{}, false
+	}
+	return *d, true
+}
+
+// messageContext is the context of one message: it ends when the delivery is
+// settled, after timeout unless that is zero, at the drain deadline, or when the
+// bucket is lost, but never with the Subscribe context, whose values it has.
+func messageContext(bucket context.Context, d *Delivery, slot *outcome.Slot, timeout time.Duration) (context.Context, context.CancelFunc) {
+	ctx := outcome.With(context.WithValue(bucket, deliveryKey{}, d), slot)
+	if timeout > 0 {
+		return context.WithTimeoutCause(ctx, timeout, ErrHandlerTimeout)
+	}
+	return context.WithCancel(ctx)
+}

@@ -1,0 +1,138 @@
+package shardpub
+
+import (
+	"container/heap"
+
+	"github.com/suisha-go/suisha/kiroku"
+)
+
+// lanes decides which event of a bucket may go out, and what its checkpoint
+// is. Events of one stream form a lane: at most one of a lane is out at a time
+// and at most width lanes are, oldest event first. It is a plain value machine:
+// no clock, no goroutine, no database. The rules are P-28, P-30, P-33.
+type lanes struct {
+	width int
+	read  kiroku.Position // every key of the bucket up to here was queued or does not exist
+	order []*entry        // unsettled events by position; settled ones leave from the front
+	byID  map[int64]*lane // by stream
+	ready readyLanes
+	out   int
+	bytes int
+	count int // unsettled
+}
+
+// entry is one event of the bucket on its way.
+type entry struct {
+	event   kiroku.RecordedEvent
+	stream  string
+	below   kiroku.Position // the last key read before it: the checkpoint while it is unsettled
+	size    int
+	settled bool
+}
+
+type lane struct {
+	queue []*entry
+	out   bool
+}
+
+func newLanes(width int, read kiroku.Position) *lanes {
+	return &lanes{width: width, read: read, byID: map[int64]*lane{}}
+}
+
+// push queues an event read after everything that was queued so far. below is
+// the last key read before it.
+func (l *lanes) push(e *entry) {
+	ln := l.byID[e.event.StreamID]
+	if ln == nil {
+		ln = &lane{}
+		l.byID[e.event.StreamID] = ln
+	}
+	ln.queue = append(ln.queue, e)
+	l.order = append(l.order, e)
+	e.below = max(e.below, l.read) // the bucket may have read further than its group
+	l.read = e.event.Position
+	l.bytes += e.size
+	l.count++
+	if len(ln.queue) == 1 && !ln.out {
+		heap.Push(&l.ready, ln)
+	}
+}
+
+// advance records that every key up to read was queued or does not exist.
+func (l *lanes) advance(read kiroku.Position) { l.read = max(l.read, read) }
+
+// next takes the oldest event that may go out; its lane stays busy until settle.
+func (l *lanes) next() (*entry, bool) {
+	if l.out >= l.width || len(l.ready) == 0 {
+		return nil, false
+	}
+	ln := heap.Pop(&l.ready).(*lane) //nolint:errcheck,forcetypeassert // the heap holds lanes only
+	ln.out = true
+	l.out++
+	return ln.queue[0], true
+}
+
+// waitingFor reports whether more than n callers of next would find an event.
+func (l *lanes) waitingFor(n int) bool { return l.out+len(l.ready) > n }
+
+// settle ends an event that is out: nothing is to be done for it any more.
+func (l *lanes) settle(e *entry) {
+	ln := l.byID[e.event.StreamID]
+	ln.queue[0] = nil
+	ln.queue = ln.queue[1:]
+	ln.out = false
+	l.out--
+	if len(ln.queue) == 0 {
+		delete(l.byID, e.event.StreamID)
+	} else {
+		heap.Push(&l.ready, ln)
+	}
+	e.settled = true
+	l.bytes -= e.size
+	l.count--
+	for len(l.order) > 0 && l.order[0].settled {
+		l.order[0] = nil
+		l.order = l.order[1:]
+	}
+}
+
+// mark is the checkpoint: just below the lowest unsettled event, else all that
+// was read.
+func (l *lanes) mark() kiroku.Position {
+	if len(l.order) > 0 {
+		return l.order[0].below
+	}
+	return l.read
+}
+
+// markWithout is the mark as it will be once e, which is out, is settled: what
+// a dead letter writes beside itself (P-37).
+func (l *lanes) markWithout(e *entry) kiroku.Position {
+	for _, o := range l.order {
+		if o != e && !o.settled {
+			return o.below
+		}
+	}
+	return l.read
+}
+
+// readyLanes is a heap of lanes by the position of their first event.
+type readyLanes []*lane
+
+func (r readyLanes) Len() int { return len(r) }
+func (r readyLanes) Less(i, j int) bool {
+	return r[i].queue[0].event.Position < r[j].queue[0].event.Position
+}
+func (r readyLanes) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
+
+// Push implements heap.Interface.
+func (r *readyLanes) Push(x any) { *r = append(*r, x.(*lane)) } //nolint:errcheck,forcetypeassert // lanes only
+
+// Pop implements heap.Interface.
+func (r *readyLanes) Pop() any {
+	old := *r
+	last := old[len(old)-1]
+	old[len(old)-1] = nil
+	*r = old[:len(old)-1]
+	return last
+}

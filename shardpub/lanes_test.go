@@ -1,0 +1,300 @@
+package shardpub
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/suisha-go/suisha/kiroku"
+)
+
+// lanesModel drives lanes and says, from a plain list of what is unsettled,
+// what they must answer. It searches the list each time and remembers nothing
+// that could be wrong.
+type lanesModel struct {
+	tb        rapid.TB
+	l         *lanes
+	width     int
+	unsettled []*entry // by position
+	out       []*entry // by hand-out
+	settled   []kiroku.Position
+	handed    map[*entry]int
+	pushed    []*entry
+	read      kiroku.Position
+	last      kiroku.Position // the last key read, whoever it belongs to
+	mark      kiroku.Position
+}
+
+func newLanesModel(tb rapid.TB, width int, read kiroku.Position) *lanesModel {
+	return &lanesModel{
+		tb: tb, l: newLanes(width, read), width: width,
+		handed: map[*entry]int{}, read: read, last: read, mark: read,
+	}
+}
+
+// foreign reads keys of other buckets.
+func (m *lanesModel) foreign(keys int) { m.last += kiroku.Position(keys) }
+
+func (m *lanesModel) push(stream, size int) *entry {
+	e := &entry{
+		event:  kiroku.RecordedEvent{StreamID: int64(stream), Position: m.last + 1},
+		stream: fmt.Sprintf("orders-%d", stream),
+		below:  m.last,
+		size:   size,
+	}
+	m.last++
+	m.read = m.last
+	m.unsettled = append(m.unsettled, e)
+	m.pushed = append(m.pushed, e)
+	m.l.push(e)
+	return e
+}
+
+// endPage says that all keys of a page were queued.
+func (m *lanesModel) endPage() {
+	m.read = m.last
+	m.l.advance(m.last)
+	m.l.advance(m.last / 2) // an older page changes nothing
+}
+
+// eligible is the oldest event that may go out, nil without one.
+func (m *lanesModel) eligible() *entry {
+	if len(m.out) >= m.width {
+		return nil
+	}
+	for _, e := range m.unsettled {
+		same := func(o *entry) bool { return o.event.StreamID == e.event.StreamID }
+		if !slices.ContainsFunc(m.out, same) {
+			return e // an older one of its stream would have been found before it
+		}
+	}
+	return nil
+}
+
+func (m *lanesModel) next() (*entry, bool) {
+	want := m.eligible()
+	got, ok := m.l.next()
+	if got != want || ok != (want != nil) {
+		m.tb.Fatalf("next = %v, %v, want %v", at(got), ok, at(want))
+	}
+	if !ok {
+		return nil, false
+	}
+	if m.width == 1 && m.pushed[len(m.handed)] != got {
+		m.tb.Fatalf("at width 1 %v went out before %v", at(got), at(m.pushed[len(m.handed)]))
+	}
+	m.out = append(m.out, got)
+	m.handed[got]++
+	return got, true
+}
+
+func (m *lanesModel) settle(i int) {
+	e := m.out[i]
+	m.out = slices.Delete(m.out, i, i+1)
+	m.unsettled = slices.DeleteFunc(m.unsettled, func(o *entry) bool { return o == e })
+	m.settled = append(m.settled, e.event.Position)
+	without := m.l.markWithout(e)
+	m.l.settle(e)
+	if mark := m.l.mark(); without != mark {
+		m.tb.Fatalf("markWithout(%v) = %v, but the mark after settling it is %v", at(e), without, mark)
+	}
+}
+
+// check compares everything that can be asked without changing anything.
+func (m *lanesModel) check() {
+	mark, size := m.read, 0
+	if len(m.unsettled) > 0 {
+		mark = m.unsettled[0].below
+	}
+	for _, e := range m.unsettled {
+		size += e.size
+	}
+	if got := m.l.mark(); got != mark {
+		m.tb.Fatalf("mark = %v, want %v", got, mark)
+	}
+	if mark < m.mark {
+		m.tb.Fatalf("mark went back from %v to %v", m.mark, mark)
+	}
+	m.mark = mark
+	if m.l.count != len(m.unsettled) || m.l.bytes != size || m.l.out != len(m.out) {
+		m.tb.Fatalf("count, bytes, out = %d, %d, %d, want %d, %d, %d",
+			m.l.count, m.l.bytes, m.l.out, len(m.unsettled), size, len(m.out))
+	}
+	if len(m.out) > m.width {
+		m.tb.Fatalf("%d are out at width %d", len(m.out), m.width)
+	}
+	streams := map[int64]bool{} // each can keep one caller of next busy
+	for _, e := range m.unsettled {
+		streams[e.event.StreamID] = true
+	}
+	if n := len(streams); m.l.waitingFor(n) || n > 0 && !m.l.waitingFor(n-1) {
+		m.tb.Fatalf("%d streams are unsettled, but waitingFor(%d) = %v", n, n, m.l.waitingFor(n))
+	}
+	if m.width == 1 && len(m.settled) > 0 && slices.Max(m.settled) > mark {
+		m.tb.Fatalf("at width 1 %v is settled above the mark %v", slices.Max(m.settled), mark)
+	}
+}
+
+// finish hands out and settles what is left, newest hand-out first, and looks
+// whether everything came exactly once.
+func (m *lanesModel) finish() {
+	m.endPage()
+	for len(m.unsettled) > 0 {
+		for handed := true; handed; {
+			_, handed = m.next()
+		}
+		m.settle(len(m.out) - 1)
+		m.check()
+	}
+	for _, e := range m.pushed {
+		if m.handed[e] != 1 {
+			m.tb.Fatalf("%v was handed out %d times", at(e), m.handed[e])
+		}
+	}
+	if m.l.mark() != m.last || len(m.l.order) != 0 || len(m.l.byID) != 0 || m.l.waitingFor(0) {
+		m.tb.Fatalf("when all is settled: mark %v of %v, %d entries and %d lanes left",
+			m.l.mark(), m.last, len(m.l.order), len(m.l.byID))
+	}
+}
+
+func at(e *entry) string {
+	if e == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s@%d", e.stream, e.event.Position)
+}
+
+// TestLanesAgreeWithAListOfUnsettledEvents covers P-28, P-30, P-33 and P-37.
+func TestLanesAgreeWithAListOfUnsettledEvents(t *testing.T) {
+	t.Parallel()
+	for _, width := range []int{1, 4, 64} {
+		t.Run(fmt.Sprintf("width %d", width), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				// More streams than lanes, or few that are long.
+				streams := rapid.SampledFrom([]int{1, 2, 5, 100}).Draw(t, "streams")
+				m := newLanesModel(t, width, kiroku.Position(rapid.IntRange(0, 50).Draw(t, "read")))
+				handOut := func(t *rapid.T) {
+					m.tb = t
+					m.next()
+				}
+				actions := map[string]func(*rapid.T){
+					"": func(t *rapid.T) { m.tb = t; m.check() },
+					"push some": func(t *rapid.T) {
+						m.tb = t
+						for range rapid.IntRange(1, 8).Draw(t, "events") {
+							m.push(rapid.IntRange(1, streams).Draw(t, "stream"), rapid.IntRange(0, 999).Draw(t, "size"))
+						}
+					},
+					"foreign keys": func(t *rapid.T) { m.foreign(rapid.IntRange(1, 9).Draw(t, "keys")) },
+					"end of page":  func(t *rapid.T) { m.tb = t; m.endPage() },
+					"next":         handOut,
+					"next again":   handOut, // twice as often as the others
+					"settle": func(t *rapid.T) {
+						m.tb = t
+						if len(m.out) > 0 {
+							m.settle(rapid.IntRange(0, len(m.out)-1).Draw(t, "which"))
+						}
+					},
+				}
+				t.Repeat(actions)
+				t.Repeat(actions)
+				m.tb = t
+				m.finish()
+			})
+		})
+	}
+}
+
+// FuzzLanes plays bytes: the first is the width, then one operation each.
+func FuzzLanes(f *testing.F) {
+	f.Add([]byte{1, 0, 8, 2, 3, 4, 0, 3, 4})
+	f.Add([]byte{4, 0, 8, 16, 24, 32, 3, 3, 3, 3, 3, 12, 4, 2, 3, 4})
+	f.Add([]byte{64, 9, 0, 0, 8, 8, 3, 3, 20, 1, 1, 2, 2, 3, 4, 4, 4})
+	f.Fuzz(func(t *testing.T, program []byte) {
+		if len(program) == 0 || len(program) > 1000 {
+			t.Skip()
+		}
+		m := newLanesModel(t, max(1, int(program[0])%65), kiroku.Position(program[0]))
+		for _, b := range program[1:] {
+			arg := int(b / 5)
+			switch b % 5 {
+			case 0:
+				m.push(arg%12, arg)
+			case 1:
+				m.foreign(arg)
+			case 2:
+				m.endPage()
+			case 3:
+				m.next()
+			case 4:
+				if len(m.out) > 0 {
+					m.settle(arg % len(m.out))
+				}
+			}
+			m.check()
+		}
+		m.finish()
+	})
+}
+
+// TestOneStreamGoesOutOneByOne: P-33, however many lanes there are.
+func TestOneStreamGoesOutOneByOne(t *testing.T) {
+	t.Parallel()
+	m := newLanesModel(t, 64, 0)
+	for range 3 {
+		m.push(7, 1)
+	}
+	for range 3 {
+		if _, ok := m.next(); !ok {
+			t.Fatal("a stream with nothing out does not go on")
+		}
+		if e, ok := m.next(); ok {
+			t.Fatalf("%v went out beside its predecessor", at(e))
+		}
+		m.settle(0)
+	}
+	m.finish()
+}
+
+// TestMarkWaitsBelowAnEventThatIsRetried: P-30, P-37. What overtakes it on
+// other lanes is not in the checkpoint, neither plainly nor beside a dead letter.
+func TestMarkWaitsBelowAnEventThatIsRetried(t *testing.T) {
+	t.Parallel()
+	m := newLanesModel(t, 4, 10)
+	m.foreign(5)
+	for stream := range 4 {
+		m.push(stream, 1)
+		m.next()
+	}
+	m.foreign(5)
+	m.endPage()
+	retried := m.out[0]
+	for len(m.out) > 1 {
+		if got := m.l.markWithout(m.out[1]); got != 15 {
+			t.Fatalf("a dead letter of %v would write the checkpoint %v, want 15", at(m.out[1]), got)
+		}
+		m.settle(1)
+		m.check()
+	}
+	if got := m.l.mark(); got != retried.below || got != 15 {
+		t.Fatalf("mark = %v, want 15", got)
+	}
+	if got := m.l.markWithout(retried); got != 24 {
+		t.Fatalf("markWithout = %v, want 24: all that was read", got)
+	}
+	m.finish()
+}
+
+// TestMarkStandsWhenABucketHasReadFurtherThanItsGroup: P-30. A bucket that
+// starts beside one a little behind it sees keys below its own checkpoint go by.
+func TestMarkStandsWhenABucketHasReadFurtherThanItsGroup(t *testing.T) {
+	t.Parallel()
+	l := newLanes(1, 100)
+	l.push(&entry{event: kiroku.RecordedEvent{StreamID: 1, Position: 150}, below: 50})
+	if got := l.mark(); got != 100 {
+		t.Fatalf("mark = %v after it was 100", got)
+	}
+}

@@ -1,0 +1,184 @@
+package shardpub
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/suisha-go/suisha/kiroku"
+)
+
+//go:embed sql/publish_lock_timeout.sql
+var publishLockTimeoutSQL string
+
+// Publisher appends messages to the event store; it is a [message.Publisher].
+//
+// The topic is the category, the key chooses the stream in it. All messages of
+// one call are appended by one statement, or none is. Messages of one stream
+// keep their order; between streams there is none.
+//
+// Over a *pgxpool.Pool it is safe for concurrent use. Over a *pgx.Conn or a
+// pgx.Tx it is as safe as those: one call at a time.
+type Publisher struct {
+	db       Executor
+	cfg      PublisherConfig
+	envelope envelope
+	logger   watermill.LoggerAdapter
+
+	mu      sync.Mutex // guards closed, and running against a late Add
+	closed  bool
+	running sync.WaitGroup
+}
+
+var _ message.Publisher = (*Publisher)(nil)
+
+// NewPublisher returns a Publisher that appends on db. It validates and touches
+// nothing. What is wrong is reported at once, joined, each a [*ConfigError]. A
+// nil logger logs nothing.
+func NewPublisher(db Executor, cfg PublisherConfig, logger watermill.LoggerAdapter) (*Publisher, error) {
+	v := validation{}
+	v.check(db != nil, "db", db, "pass a pool, a connection or a transaction")
+	if err := errors.Join(v.err(), cfg.Validate()); err != nil {
+		return nil, err
+	}
+	cfg.setDefaults()
+	if logger == nil {
+		logger = watermill.NopLogger{}
+	}
+	return &Publisher{
+		db:       db,
+		cfg:      cfg,
+		envelope: newEnvelope(cfg.Key, cfg.Marshaler, cfg.Payload, cfg.EventID),
+		logger:   logger.With(watermill.LogFields{"provider": "suisha"}),
+	}, nil
+}
+
+// Publish appends the messages and returns when they are in the store; over a
+// pgx.Tx, when they are part of the transaction. Every append holds the lock of
+// the whole log from here to the end of its transaction, so publish last in it,
+// once.
+//
+// The context of the first message bounds the call. When it ends, the error
+// wraps its error, and whether the events were appended is unknown only if it
+// ended while the server was committing. Over a pgx.Tx or *pgx.Conn that closes
+// the connection.
+//
+// Errors, before anything is sent: [ErrPublisherClosed], [*TopicError],
+// [*KeyError], [*ExpectedVersionError], [*MessageError] (wrapping
+// [*MetadataError], [*PayloadTooLargeError], or what the Marshaler or EventID
+// returned). From the append, those of [kiroku.Append]: a stream that is not as
+// [MetadataExpectedVersion] says or is deleted ([kiroku.ErrConflict]), an event
+// id that exists ([*kiroku.DuplicateEventError]), a deadlock or lock timeout
+// ([*kiroku.TransientError]: publish again). Streams are locked in one order
+// everywhere, so calls do not deadlock with each other; transactions do that
+// publish to several streams by several calls, in opposite order.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if !p.enter() {
+		return ErrPublisherClosed
+	}
+	defer p.running.Done()
+	batches, err := p.envelope.batches(topic, messages)
+	if err != nil {
+		return err
+	}
+	if len(batches) == 0 {
+		return nil
+	}
+	appends, err := streamAppends(batches)
+	if err != nil {
+		return err
+	}
+	ctx := messages[0].Context()
+	appended, err := p.append(ctx, appends)
+	if err != nil {
+		return publishError(ctx, topic, err)
+	}
+	p.logger.Trace("Messages appended", watermill.LogFields{"topic": topic, "messages": len(messages), "streams": len(appends)})
+	if p.cfg.OnPublished != nil {
+		p.cfg.OnPublished(ctx, topic, appended)
+	}
+	return nil
+}
+
+// Close waits for the calls that are running and makes later ones fail with
+// [ErrPublisherClosed]. It is idempotent and safe for concurrent use, and leaves
+// the pool, connection or transaction alone.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.running.Wait()
+	return nil
+}
+
+func (p *Publisher) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.running.Add(1)
+	}
+	return !p.closed
+}
+
+func streamAppends(batches []batch) ([]kiroku.StreamAppend, error) {
+	appends := make([]kiroku.StreamAppend, 0, len(batches))
+	for _, b := range batches {
+		expected, err := parseExpected(b.stream, b.expected)
+		if err != nil {
+			return nil, err
+		}
+		appends = append(appends, kiroku.StreamAppend{Stream: b.stream, Expected: expected, Events: b.events})
+	}
+	return appends, nil
+}
+
+func (p *Publisher) append(ctx context.Context, appends []kiroku.StreamAppend) (appended []kiroku.Appended, err error) {
+	if p.cfg.LockTimeout == 0 {
+		return kiroku.Append(ctx, p.db, appends...)
+	}
+	// Begin of a pgx.Tx is a savepoint, of the others a transaction.
+	err = pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
+		before, err := setLockTimeout(ctx, tx, lockTimeoutSetting(p.cfg.LockTimeout))
+		if err != nil {
+			return err
+		}
+		if appended, err = kiroku.Append(ctx, tx, appends...); err != nil {
+			return err
+		}
+		if _, nested := p.db.(pgx.Tx); nested {
+			_, err = setLockTimeout(ctx, tx, before)
+		}
+		return err
+	})
+	return appended, err
+}
+
+func lockTimeoutSetting(d time.Duration) string {
+	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+}
+
+// setLockTimeout sets lock_timeout for the rest of the transaction, or until a
+// savepoint is rolled back to, and returns what it was.
+func setLockTimeout(ctx context.Context, tx pgx.Tx, value string) (before string, err error) {
+	if err := tx.QueryRow(ctx, publishLockTimeoutSQL, value).Scan(&before, nil); err != nil {
+		return "", fmt.Errorf("set lock_timeout to %s: %w", value, err)
+	}
+	return before, nil
+}
+
+// publishError says what failed. An append that was cut short by its context
+// says so, however the driver puts it.
+func publishError(ctx context.Context, topic string, err error) error {
+	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("shardpub: publish to %q: %w: %w", topic, cause, err)
+	}
+	return fmt.Errorf("shardpub: publish to %q: %w", topic, err)
+}

@@ -1,0 +1,79 @@
+package shardpub
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/suisha-go/suisha/kiroku"
+)
+
+// Executor is what a [Publisher] appends on: a *pgxpool.Pool, a *pgx.Conn, or a
+// pgx.Tx, with which the append is part of the caller's transaction.
+type Executor interface {
+	kiroku.DB
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// PublisherConfig configures a [Publisher]. The zero value of every option is
+// its default; none is required.
+type PublisherConfig struct {
+	// Key returns the partition key of a message: messages of one topic and key
+	// are one stream, named topic + "-" + key, and are handled in order. With no
+	// key ("") the message goes to the one stream that is named like the topic:
+	// total order, and no parallelism. It must be safe for concurrent use.
+	//
+	// Defaults to KeyFromMetadata: the metadata MetadataKey.
+	Key KeyFunc
+
+	// Marshaler makes events of messages.
+	//
+	// Defaults to DefaultMarshaler with Payload.
+	Marshaler Marshaler
+
+	// Payload turns payloads into JSON. It is an option of the default Marshaler
+	// and cannot be set beside another one.
+	//
+	// Defaults to PayloadJSON.
+	Payload PayloadCodec
+
+	// EventID chooses the ids of events, which are unique in the store.
+	// IdempotentEventID makes publishing idempotent per topic and message UUID.
+	//
+	// Defaults to a new UUIDv7 per event.
+	EventID EventIDFunc
+
+	// LockTimeout is how long an append waits for another transaction that holds
+	// a lock on one of its streams, or on the log itself, which every append locks
+	// until its transaction ends. Afterwards the call fails and nothing is
+	// appended. In whole milliseconds.
+	//
+	// It makes the append a transaction of its own (in a caller's pgx.Tx: a
+	// savepoint, so that the transaction survives the timeout, with the setting
+	// put back afterwards) and costs three round trips more. A deadline of the
+	// message's context costs none.
+	//
+	// Defaults to none: the server's lock_timeout applies.
+	LockTimeout time.Duration
+
+	// OnPublished is called after each successful call with messages, before
+	// Publish returns, with one entry per stream in the order of their names. In a
+	// caller's pgx.Tx nothing is committed yet. It must be safe for concurrent use
+	// and must not close the Publisher.
+	OnPublished func(ctx context.Context, topic string, r []kiroku.Appended)
+}
+
+func (c *PublisherConfig) setDefaults() {
+	v := newEnvelope(c.Key, c.Marshaler, c.Payload, c.EventID)
+	c.Key, c.Marshaler, c.Payload = v.key, v.marshaler, nil
+}
+
+// Validate reports every option that cannot be worked with, joined; each is a
+// [*ConfigError].
+func (c PublisherConfig) Validate() error {
+	v := validation{of: "PublisherConfig."}
+	v.check(c.Marshaler == nil || c.Payload == nil, "Payload", c.Payload, "set it in your Marshaler")
+	v.check(c.LockTimeout == 0 || c.LockTimeout >= time.Millisecond, "LockTimeout", c.LockTimeout, "choose 0 for none, or at least 1 ms")
+	return v.err()
+}

@@ -1,0 +1,40 @@
+-- Saves the checkpoints of many buckets at once, each behind its fence: the
+-- lease row is locked with owner = this worker (P-24). A locked row is skipped,
+-- so that one blocked bucket holds up no other. One row comes back per bucket:
+-- saved, or else whether the lease row still names this worker.
+with want as (
+    select w.subscription, w.bucket, w.worker, w.shards, w.position
+    from unnest($1::text[], $2::integer[], $3::uuid[], $4::integer[], $5::bigint[])
+        as w (subscription, bucket, worker, shards, position)
+), fence as (
+    select w.subscription, w.bucket, w.position
+    from want w
+    join keiro.keiro_subscription_shards s
+        on s.subscription_name = w.subscription and s.bucket = w.bucket
+    where s.owner_worker_id = w.worker and s.shard_count = w.shards
+    order by w.subscription, w.bucket
+    for key share of s skip locked
+), saved as (
+    insert into kiroku.subscriptions as c
+        (subscription_name, consumer_group_member, last_seen, updated_at)
+    select f.subscription, f.bucket, f.position, clock_timestamp()
+    from fence f
+    on conflict (subscription_name, consumer_group_member) do update
+        set last_seen = greatest(c.last_seen, excluded.last_seen), updated_at = excluded.updated_at
+    returning c.subscription_name, c.consumer_group_member
+)
+select
+    w.subscription,
+    w.bucket,
+    w.worker,
+    w.position,
+    exists (
+        select 1 from saved v
+        where v.subscription_name = w.subscription and v.consumer_group_member = w.bucket
+    ),
+    exists (
+        select 1 from keiro.keiro_subscription_shards s
+        where s.subscription_name = w.subscription and s.bucket = w.bucket
+            and s.owner_worker_id = w.worker and s.shard_count = w.shards
+    )
+from want w

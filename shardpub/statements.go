@@ -1,0 +1,16 @@
+package shardpub
+
+import _ "embed"
+
+var (
+	//go:embed sql/checkpoint.sql
+	checkpointSQL string
+	//go:embed sql/dead_letter.sql
+	deadLetterSQL string
+	//go:embed sql/release.sql
+	releaseSQL string
+	//go:embed sql/server.sql
+	serverSQL string
+	//go:embed sql/settings.sql
+	settingsSQL string
+)
