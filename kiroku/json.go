@@ -16,6 +16,7 @@ const (
 	jsonValueOverhead = 16        // bytes that jsonb adds to a value, at most
 	maxIntegerDigits  = 131072    // of numeric
 	maxFractionDigits = 16383
+	maxExponent       = 1_000_000 // far from overflow in the sums here
 )
 
 // JSONError says why PostgreSQL's jsonb cannot hold a text.
@@ -138,36 +139,47 @@ func numberEnd(text []byte, start int) (end, digits int) {
 	if text[i] == '-' {
 		i++
 	}
-	count := func() (n int) {
-		for ; i < len(text) && '0' <= text[i] && text[i] <= '9'; i++ {
-			n++
-		}
-		return n
-	}
-	integer, fraction, exponent := count(), 0, 0
+	integer, i := digitsAt(text, i)
+	var fraction []byte
 	if i < len(text) && text[i] == '.' {
-		i++
-		fraction = count()
+		fraction, i = digitsAt(text, i+1)
 	}
+	exponent := 0
 	if i < len(text) && (text[i] == 'e' || text[i] == 'E') {
-		i++
-		from := i
+		from := i + 1
+		i = from
 		if text[i] == '+' || text[i] == '-' {
 			i++
 		}
-		count()
+		_, i = digitsAt(text, i)
 		var err error
-		if exponent, err = strconv.Atoi(string(text[from:i])); err != nil {
+		if exponent, err = strconv.Atoi(string(text[from:i])); err != nil || max(exponent, -exponent) > maxExponent {
 			return i, -1
 		}
 	}
-	// Bounded first: the sums below must not overflow.
-	if exponent > maxIntegerDigits || exponent < -2*maxIntegerDigits {
-		return i, -1
+	before, after := exponent+leadingDigit(integer, fraction), len(fraction)-exponent
+	if isZero(integer) && isZero(fraction) {
+		before = 0
 	}
-	before, after := integer+exponent, fraction-exponent
 	if before > maxIntegerDigits || after > maxFractionDigits {
 		return i, -1
 	}
 	return i, max(before, 0) + max(after, 0)
 }
+
+func digitsAt(text []byte, start int) (digits []byte, end int) {
+	for end = start; end < len(text) && '0' <= text[end] && text[end] <= '9'; end++ {
+	}
+	return text[start:end], end
+}
+
+// leadingDigit is how many digits before the point the first one that is not
+// zero stands; 0 or less if it stands behind.
+func leadingDigit(integer, fraction []byte) int {
+	if !isZero(integer) {
+		return len(integer) // JSON allows no zeros in front
+	}
+	return len(bytes.TrimLeft(fraction, "0")) - len(fraction)
+}
+
+func isZero(digits []byte) bool { return len(bytes.Trim(digits, "0")) == 0 }

@@ -62,6 +62,12 @@ func appendError(err error) error {
 		if pg.ConstraintName == constraintEventKey || pg.ConstraintName == constraintJunctionKey {
 			return &DuplicateEventError{EventID: firstUUID(pg.Detail), err: pg}
 		}
+	case sqlstateCheckViolation:
+		// Names are checked before; what is left is a rule of a later kiroku.
+		return errors.Join(&SchemaError{
+			Object:  "constraint " + pg.ConstraintName + " on " + pg.SchemaName + "." + pg.TableName,
+			Problem: "refuses what this version appends", Cure: cureOtherTool,
+		}, err)
 	}
 	return storeError(err)
 }

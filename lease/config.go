@@ -24,7 +24,7 @@ const (
 	maxMargin     = 2 * time.Second
 	minInterval   = 10 * time.Millisecond
 	maxWeight     = 1000
-	maxShards     = 65536
+	maxShards     = 4096
 	maxNameLength = 512
 )
 
@@ -116,7 +116,7 @@ func (s Subscription) Validate() error {
 		errs = append(errs, &ConfigError{Field: "Target", Value: s.Target, Rule: "must have 1 to 512 bytes"})
 	}
 	if s.Shards < 1 || s.Shards > maxShards {
-		errs = append(errs, &ConfigError{Field: "Shards", Value: s.Shards, Rule: "must be 1 to 65536"})
+		errs = append(errs, &ConfigError{Field: "Shards", Value: s.Shards, Rule: "must be 1 to 4096"})
 	}
 	return errors.Join(errs...)
 }

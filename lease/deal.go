@@ -12,6 +12,8 @@ import (
 type table struct {
 	seats []seat
 	pool  []card
+	// refusals counts, by bucket, the seats that cannot take it.
+	refusals map[int]int
 }
 
 // seat is a member at the table, with what it keeps.
@@ -41,10 +43,14 @@ type card struct {
 // deal lays out who keeps what and who gets what. It knows nothing of who asks,
 // but for what only a worker itself knows of its own buckets.
 func deal(v View) *table {
-	t := &table{}
+	t := &table{refusals: map[int]int{}}
 	for _, m := range v.Members {
-		if !m.Leaving {
-			t.seats = append(t.seats, seat{member: m})
+		if m.Leaving {
+			continue
+		}
+		t.seats = append(t.seats, seat{member: m})
+		for _, b := range m.Cannot {
+			t.refusals[b]++
 		}
 	}
 	slices.SortFunc(t.seats, func(a, b seat) int { return slices.Compare(a.member.ID[:], b.member.ID[:]) })
@@ -114,7 +120,7 @@ func (t *table) collectExcess() {
 			continue
 		}
 		slices.SortStableFunc(s.held, func(a, b Lease) int {
-			return cmp.Or(cmp.Compare(t.refusals(b.Bucket), t.refusals(a.Bucket)), cmp.Compare(a.Bucket, b.Bucket))
+			return cmp.Or(cmp.Compare(t.refusals[b.Bucket], t.refusals[a.Bucket]), cmp.Compare(a.Bucket, b.Bucket))
 		})
 		for _, l := range s.held[s.share:] {
 			t.pool = append(t.pool, card{lease: l, giver: i, receiver: -1})
@@ -123,22 +129,11 @@ func (t *table) collectExcess() {
 	}
 }
 
-// refusals counts the seats that cannot take the bucket.
-func (t *table) refusals(bucket int) int {
-	n := 0
-	for i := range t.seats {
-		if !t.seats[i].can(bucket) {
-			n++
-		}
-	}
-	return n
-}
-
 // assign deals the pool: what few can take first, then what can be claimed now.
 func (t *table) assign() {
 	slices.SortStableFunc(t.pool, func(a, b card) int {
 		return cmp.Or(
-			cmp.Compare(t.refusals(b.lease.Bucket), t.refusals(a.lease.Bucket)),
+			cmp.Compare(t.refusals[b.lease.Bucket], t.refusals[a.lease.Bucket]),
 			cmp.Compare(rank(a), rank(b)),
 			cmp.Compare(a.lease.Bucket, b.lease.Bucket),
 		)

@@ -17,7 +17,10 @@ import (
 )
 
 // Short leases for tests that wait for one to run out.
-var quick = lease.Config{TTL: 600 * time.Millisecond, RenewInterval: 200 * time.Millisecond}
+var quick = lease.Config{TTL: 1200 * time.Millisecond, RenewInterval: 300 * time.Millisecond}
+
+// calm gives statements seconds, for tests that make their passes themselves.
+var calm = lease.Config{TTL: 20 * time.Second, RenewInterval: 6 * time.Second}
 
 // patience is how long a test waits for what should take a second.
 const patience = 20 * time.Second

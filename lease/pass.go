@@ -25,13 +25,19 @@ type Pass struct {
 	Next time.Duration
 }
 
+// minStep is what a statement gets even where RenewInterval/3 is less: a deadline
+// that ends in the middle of a connection's first statement costs the connection.
 // maxLeaveStep bounds a statement of a worker that leaves.
-const maxLeaveStep = time.Second
+const (
+	minStep      = 250 * time.Millisecond
+	maxLeaveStep = time.Second
+)
 
 // Once is one pass: a beat, one round trip; the plan; and, where there is
 // something to do, one more round trip each for claims, for publishing drains
 // and for freeing rows. Hand-overs go on in goroutines of their own. Passes of
-// one Keeper wait for each other. Each statement has RenewInterval/3.
+// one Keeper wait for each other. Each statement has RenewInterval/3, or 250 ms
+// where that is less and the TTL leaves room for it.
 //
 // A failed pass changes nothing: what is owned is kept while it is trusted.
 // Errors: [*PassError]; [ErrUsed] after Run has ended.
@@ -95,7 +101,8 @@ func (k *Keeper) pass(ctx context.Context) (Pass, outlook, error) {
 }
 
 func (k *Keeper) step(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := k.cfg.RenewInterval / 3
+	spare := k.cfg.TTL - k.cfg.Margin - k.cfg.RenewInterval
+	limit := max(k.cfg.RenewInterval/3, min(minStep, spare/2))
 	k.mu.Lock()
 	if k.leaving {
 		limit = min(limit, maxLeaveStep)

@@ -136,9 +136,9 @@ func (p *Postgres) Give(ctx context.Context, g Giving) error {
 // Claim implements [Store].
 func (p *Postgres) Claim(ctx context.Context, c Claim) ([]int, error) {
 	buckets := make([]int, len(c.Wanted))
-	expected := make([]uuid.UUID, len(c.Wanted))
+	expected := make([]string, len(c.Wanted)) // text: every exec mode can send it
 	for i, w := range c.Wanted {
-		buckets[i], expected[i] = w.Bucket, w.Expected
+		buckets[i], expected[i] = w.Bucket, w.Expected.String()
 	}
 	return p.buckets(ctx, claimSQL, pgx.NamedArgs{
 		"subscription": c.Subscription,

@@ -49,7 +49,6 @@ func (l *lanes) push(e *entry) {
 	}
 	ln.queue = append(ln.queue, e)
 	l.order = append(l.order, e)
-	e.below = max(e.below, l.read) // the bucket may have read further than its group
 	l.read = e.event.Position
 	l.bytes += e.size
 	l.count++

@@ -287,14 +287,3 @@ func TestMarkWaitsBelowAnEventThatIsRetried(t *testing.T) {
 	}
 	m.finish()
 }
-
-// TestMarkStandsWhenABucketHasReadFurtherThanItsGroup: P-30. A bucket that
-// starts beside one a little behind it sees keys below its own checkpoint go by.
-func TestMarkStandsWhenABucketHasReadFurtherThanItsGroup(t *testing.T) {
-	t.Parallel()
-	l := newLanes(1, 100)
-	l.push(&entry{event: kiroku.RecordedEvent{StreamID: 1, Position: 150}, below: 50})
-	if got := l.mark(); got != 100 {
-		t.Fatalf("mark = %v after it was 100", got)
-	}
-}

@@ -61,10 +61,12 @@ func newEnvelope(key KeyFunc, marshaler Marshaler, payload PayloadCodec, eventID
 // batch is what one call appends to one stream.
 type batch struct {
 	stream   string
-	expected string // as in MetadataExpectedVersion; "any" without one
+	expected string // as in MetadataExpectedVersion; "" is any
+	version  kiroku.ExpectedVersion
 	events   []kiroku.Event
 }
 
+// The values of MetadataExpectedVersion, besides numbers.
 const (
 	expectAny          = "any"
 	expectNoStream     = "no_stream"
@@ -100,11 +102,7 @@ func (v envelope) batches(topic string, msgs []*message.Message) ([]batch, error
 	}
 	out := make([]batch, 0, len(byStream))
 	for _, stream := range slices.Sorted(maps.Keys(byStream)) {
-		b := *byStream[stream]
-		if b.expected == "" {
-			b.expected = expectAny
-		}
-		out = append(out, b)
+		out = append(out, *byStream[stream])
 	}
 	return out, nil
 }
@@ -139,31 +137,32 @@ func (v envelope) event(topic string, msg *message.Message) (kiroku.Event, error
 
 // expect adds what one more message expects of the stream; "" has no say.
 func (b *batch) expect(value string) error {
-	if value == "" {
+	if value == "" || value == b.expected {
 		return nil
 	}
-	if _, err := parseExpected(b.stream, value); err != nil {
-		return err
-	}
-	if b.expected != "" && b.expected != value {
+	if b.expected != "" {
 		return &ExpectedVersionError{Stream: b.stream, Values: []string{b.expected, value}}
 	}
-	b.expected = value
+	version, ok := parseExpected(value)
+	if !ok {
+		return &ExpectedVersionError{Stream: b.stream, Values: []string{value}}
+	}
+	b.expected, b.version = value, version
 	return nil
 }
 
-func parseExpected(stream, value string) (kiroku.ExpectedVersion, error) {
+// parseExpected takes numbers in their one spelling: the SQL adapter compares
+// texts.
+func parseExpected(value string) (v kiroku.ExpectedVersion, ok bool) {
 	switch value {
 	case expectAny:
-		return kiroku.AnyVersion(), nil
+		return kiroku.AnyVersion(), true
 	case expectNoStream:
-		return kiroku.NoStream(), nil
+		return kiroku.NoStream(), true
 	case expectStreamExists:
-		return kiroku.StreamExists(), nil
+		return kiroku.StreamExists(), true
 	}
-	version, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || version < 0 {
-		return kiroku.ExpectedVersion{}, &ExpectedVersionError{Stream: stream, Values: []string{value}}
-	}
-	return kiroku.ExactVersion(version), nil
+	n, err := strconv.ParseInt(value, 10, 64)
+	ok = err == nil && n >= 0 && strconv.FormatInt(n, 10) == value
+	return kiroku.ExactVersion(n), ok
 }

@@ -28,7 +28,7 @@ type group[S comparable] struct {
 	cursor kiroku.Position
 	sinks  map[S]kiroku.Position // how far each has read: at least cursor
 	turn   uint64                // when it was last asked for
-	fresh  bool                  // the log may go on after cursor; only the first group can be stale
+	fresh  bool                  // the log may go on after cursor; kept up for the last group only
 }
 
 // room says how much a sink can take.
@@ -168,10 +168,13 @@ func (g *groups[S]) applied(a ask[S], end kiroku.Position, more bool) {
 			delete(gr.sinks, s)
 		}
 	}
+	if last := g.last(); gr != last {
+		gr.fresh = last.fresh // it may meet or pass the one that wakes reached
+	}
 	g.all = slices.DeleteFunc(g.all, func(o *group[S]) bool { return o == gr })
 	if len(gr.sinks) > 0 {
 		gr.cursor = max(gr.cursor, end)
-		gr.fresh = gr.fresh || more
+		gr.fresh = gr.fresh || more && a.Until == 0
 		g.insert(gr)
 	}
 	if len(late) > 0 {
@@ -199,9 +202,6 @@ func (g *groups[S]) at(p kiroku.Position) *group[S] {
 func (g *groups[S]) insert(gr *group[S]) {
 	i, found := g.search(gr.cursor)
 	if !found {
-		if i == len(g.all) && i > 0 {
-			gr.fresh = gr.fresh || g.all[i-1].fresh
-		}
 		g.all = slices.Insert(g.all, i, gr)
 		return
 	}

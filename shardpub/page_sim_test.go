@@ -53,8 +53,8 @@ func (s *simSink) free() int {
 
 // drain finishes up to n events, unless the sink is stuck.
 func (s *simSink) drain(n int) {
-	for ; n > 0; n-- {
-		if !s.out && s.pending > 0 {
+	for ; n > 0 && (s.out || s.pending > 0); n-- {
+		if !s.out {
 			s.out = true
 			s.pending--
 		}

@@ -135,3 +135,194 @@ func FuzzGroups(f *testing.F) {
 		sim.finish(7)
 	})
 }
+
+// starts is where each of some sinks starts.
+type starts = map[int]kiroku.Position
+
+func (s *pageSim) fill(n int, owner func(i int) int) {
+	for i := range n {
+		s.write(0, owner(i))
+	}
+}
+
+// count is how many pages f reads.
+func (s *pageSim) count(f func()) int {
+	before := s.pages
+	f()
+	s.check()
+	return s.pages - before
+}
+
+func always(owner int) func(int) int { return func(int) int { return owner } }
+
+// TestPageMovesOnlyTheSinksItWasReadFor: P-28. A sink that joins while the page
+// is read, at the very cursor, gets its keys from a page of its own.
+func TestPageMovesOnlyTheSinksItWasReadFor(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 10)
+	sim.fill(10, func(i int) int { return i % 2 })
+	sim.join(10, starts{0: 0})
+	sim.ask()
+	sim.load(100)
+	sim.queue(4)
+	sim.join(10, starts{1: 0})
+	sim.queue(100)
+	sim.check()
+	if late := sim.sinks[1]; len(late.got) != 0 || late.read != 0 {
+		t.Fatalf("the late sink has read %d and got %v", late.read, late.got)
+	}
+	sim.finish(100)
+}
+
+// TestQueueThatFillsInThePageEndsAtTheLastKeyQueued: P-28, P-29.
+func TestQueueThatFillsInThePageEndsAtTheLastKeyQueued(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 10)
+	sim.fill(10, func(i int) int { return i % 2 }) // sink 0 has the odd positions
+	sim.join(3, starts{0: 0})
+	sim.join(99, starts{1: 0})
+	sim.turn(100)
+	sim.check()
+	if got := sim.parked[0]; got != 6 { // 1, 3 and 5 were queued, 7 was refused
+		t.Fatalf("the full sink has read %d, want 6", got)
+	}
+	if got := sim.sinks[1]; got.read != 10 || len(got.got) != 5 {
+		t.Fatalf("the other one has read %d and got %v", got.read, got.got)
+	}
+	sim.sinks[0].drain(3)
+	sim.unpark()
+	if a, ok := sim.g.next(sim.room); !ok || a.After != 6 || a.Until != 10 {
+		t.Fatalf("it goes on with (%d, %d]; want (6, 10]", a.After, a.Until)
+	} else {
+		sim.g.failed(a)
+	}
+	sim.finish(100)
+}
+
+// TestSinkThatComesAgainDuringAPageGetsNothingOfIt: P-28. The page was asked
+// for on behalf of an earlier tenure.
+func TestSinkThatComesAgainDuringAPageGetsNothingOfIt(t *testing.T) {
+	t.Parallel()
+	for _, others := range []bool{false, true} { // is the group still there?
+		sim := newPageSim(t, 10)
+		sim.fill(10, func(i int) int { return i % 2 })
+		sim.join(10, starts{0: 0})
+		if others {
+			sim.join(10, starts{1: 0})
+		}
+		sim.ask()
+		sim.load(100)
+		sim.queue(4)
+		sim.leave(0)
+		sim.join(10, starts{0: 0})
+		sim.queue(100)
+		sim.check()
+		if got := sim.sinks[0].got; len(got) != 0 {
+			t.Fatalf("it got %v from a page of its earlier tenure", got)
+		}
+		sim.finish(100)
+	}
+}
+
+// TestSinksStartTogetherOnlyWhenNear: P-29.
+func TestSinksStartTogetherOnlyWhenNear(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 10)
+	sim.fill(100, func(i int) int { return i % 5 })
+	sim.join(99, starts{0: 0, 1: 7, 2: 10, 3: 11})
+	sim.join(99, starts{4: 12}) // near, but the group is on its way
+	if got := len(sim.g.all); got != 3 {
+		t.Fatalf("%d groups, want {0 1 2}, {3} and {4}", got)
+	}
+	sim.finish(8)
+}
+
+// TestGroupReadsOnlyUpToTheNextOneAndUnitesWithIt: P-29.
+func TestGroupReadsOnlyUpToTheNextOneAndUnitesWithIt(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 0)
+	sim.fill(100, func(i int) int { return i % 2 })
+	sim.join(99, starts{0: 40})
+	sim.join(99, starts{1: 70})
+	sim.ask()
+	if a := sim.page.ask; a.After != 40 || a.Until != 70 {
+		t.Fatalf("asked for (%d, %d], want (40, 70]", a.After, a.Until)
+	}
+	sim.load(1000)
+	sim.queue(1000)
+	sim.check()
+	if len(sim.g.all) != 1 || sim.g.all[0].cursor != 70 {
+		t.Fatalf("%d groups, the first at %d, want one at 70", len(sim.g.all), sim.g.all[0].cursor)
+	}
+	if got := sim.count(func() { sim.runDry(1000) }); got != 1 {
+		t.Fatalf("%d pages for the rest, want 1", got)
+	}
+}
+
+// TestWakesDuringAReadCauseOneFurtherRead: P-32.
+func TestWakesDuringAReadCauseOneFurtherRead(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 0)
+	sim.join(99, starts{0: 0})
+	sim.runDry(100)
+	sim.wake()
+	sim.ask()
+	for range 5 {
+		sim.write(0, 0)
+		sim.wake()
+	}
+	sim.load(100)
+	sim.wake()
+	sim.queue(100)
+	if got := sim.count(func() { sim.runDry(100) }); got != 1 {
+		t.Fatalf("%d further reads, want 1", got)
+	}
+}
+
+// TestPollMakesALostWakeGood: P-32. Nothing else would, so nothing else reads.
+func TestPollMakesALostWakeGood(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 0)
+	sim.join(99, starts{0: 0})
+	sim.runDry(100)
+	sim.write(0, 0)
+	if sim.turn(100) {
+		t.Fatal("a page was read without a wake")
+	}
+	sim.wake()
+	sim.runDry(100)
+	if got := sim.sinks[0].got; len(got) != 1 {
+		t.Fatalf("got %v after the poll, want one key", got)
+	}
+}
+
+// TestFailedReadIsRepeated without another wake.
+func TestFailedReadIsRepeated(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 0)
+	sim.fill(5, always(0))
+	sim.wake()
+	sim.join(99, starts{0: 0})
+	for range 3 {
+		if !sim.ask() {
+			t.Fatal("the page that failed is not asked for again")
+		}
+		sim.fail()
+	}
+	sim.finish(100)
+}
+
+// TestWakeSurvivesTheGroupThatHeardIt: P-32. The sink that was ahead leaves with
+// the wake unused.
+func TestWakeSurvivesTheGroupThatHeardIt(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 0)
+	sim.join(99, starts{0: 0})
+	sim.runDry(100)
+	sim.fill(5, always(0))
+	sim.join(99, starts{1: 5})
+	sim.fill(5, always(0))
+	sim.wake()
+	sim.leave(1)
+	sim.finish(100)
+}

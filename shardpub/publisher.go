@@ -49,7 +49,6 @@ func NewPublisher(db Executor, cfg PublisherConfig, logger watermill.LoggerAdapt
 	if err := errors.Join(v.err(), cfg.Validate()); err != nil {
 		return nil, err
 	}
-	cfg.setDefaults()
 	if logger == nil {
 		logger = watermill.NopLogger{}
 	}
@@ -67,9 +66,10 @@ func NewPublisher(db Executor, cfg PublisherConfig, logger watermill.LoggerAdapt
 // once.
 //
 // The context of the first message bounds the call. When it ends, the error
-// wraps its error, and whether the events were appended is unknown only if it
-// ended while the server was committing. Over a pgx.Tx or *pgx.Conn that closes
-// the connection.
+// wraps its error and the server is told to cancel; the connection is closed,
+// also a *pgx.Conn or that of a pgx.Tx. As with any lost connection it is then
+// unknown whether the server was faster: with [IdempotentEventID] one can simply
+// publish again.
 //
 // Errors, before anything is sent: [ErrPublisherClosed], [*TopicError],
 // [*KeyError], [*ExpectedVersionError], [*MessageError] (wrapping
@@ -92,16 +92,12 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if len(batches) == 0 {
 		return nil
 	}
-	appends, err := streamAppends(batches)
-	if err != nil {
-		return err
-	}
 	ctx := messages[0].Context()
-	appended, err := p.append(ctx, appends)
+	appended, err := p.append(ctx, streamAppends(batches))
 	if err != nil {
 		return publishError(ctx, topic, err)
 	}
-	p.logger.Trace("Messages appended", watermill.LogFields{"topic": topic, "messages": len(messages), "streams": len(appends)})
+	p.logger.Trace("Messages appended", watermill.LogFields{"topic": topic, "messages": len(messages), "streams": len(batches)})
 	if p.cfg.OnPublished != nil {
 		p.cfg.OnPublished(ctx, topic, appended)
 	}
@@ -128,16 +124,12 @@ func (p *Publisher) enter() bool {
 	return !p.closed
 }
 
-func streamAppends(batches []batch) ([]kiroku.StreamAppend, error) {
+func streamAppends(batches []batch) []kiroku.StreamAppend {
 	appends := make([]kiroku.StreamAppend, 0, len(batches))
 	for _, b := range batches {
-		expected, err := parseExpected(b.stream, b.expected)
-		if err != nil {
-			return nil, err
-		}
-		appends = append(appends, kiroku.StreamAppend{Stream: b.stream, Expected: expected, Events: b.events})
+		appends = append(appends, kiroku.StreamAppend{Stream: b.stream, Expected: b.version, Events: b.events})
 	}
-	return appends, nil
+	return appends
 }
 
 func (p *Publisher) append(ctx context.Context, appends []kiroku.StreamAppend) (appended []kiroku.Appended, err error) {

@@ -64,16 +64,15 @@ type PublisherConfig struct {
 	OnPublished func(ctx context.Context, topic string, r []kiroku.Appended)
 }
 
-func (c *PublisherConfig) setDefaults() {
-	v := newEnvelope(c.Key, c.Marshaler, c.Payload, c.EventID)
-	c.Key, c.Marshaler, c.Payload = v.key, v.marshaler, nil
-}
-
 // Validate reports every option that cannot be worked with, joined; each is a
 // [*ConfigError].
 func (c PublisherConfig) Validate() error {
 	v := validation{of: "PublisherConfig."}
-	v.check(c.Marshaler == nil || c.Payload == nil, "Payload", c.Payload, "set it in your Marshaler")
+	v.payload(c.Payload, c.Marshaler)
 	v.check(c.LockTimeout == 0 || c.LockTimeout >= time.Millisecond, "LockTimeout", c.LockTimeout, "choose 0 for none, or at least 1 ms")
 	return v.err()
+}
+
+func (v *validation) payload(c PayloadCodec, m Marshaler) {
+	v.check(m == nil || c == nil, "Payload", c, "set it in the Marshaler: it is an option of the default one")
 }

@@ -3,7 +3,10 @@ package shardpub_test
 import (
 	"context"
 	"os"
+	"os/signal"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/suisha-go/suisha/internal/pgserver"
 	"github.com/suisha-go/suisha/internal/pgtest"
 	"github.com/suisha-go/suisha/lease"
 	"github.com/suisha-go/suisha/shardpub"
@@ -22,6 +26,8 @@ type suite struct {
 	shards  int
 	key     func(topic string, m *message.Message) (string, error)
 	ordered bool
+	short   bool // unless SUISHA_SUITE=full
+	restart []string
 }
 
 func keyByPayload(_ string, m *message.Message) (string, error) { return string(m.Payload), nil }
@@ -35,11 +41,12 @@ func spell(topic string) string { return strings.ReplaceAll(topic, "-", "_") }
 // features says what we claim.
 func (s suite) features() tests.Features {
 	return tests.Features{
-		ConsumerGroups:    true,
-		GuaranteedOrder:   s.ordered,
-		Persistent:        true,
-		GenerateTopicFunc: func(tctx tests.TestContext) string { return spell("topic_" + string(tctx.TestID)) },
-		ForceShort:        os.Getenv("SUISHA_SUITE") != "full" && !s.ordered,
+		ConsumerGroups:        true,
+		GuaranteedOrder:       s.ordered,
+		Persistent:            true,
+		GenerateTopicFunc:     func(tctx tests.TestContext) string { return spell("topic_" + string(tctx.TestID)) },
+		ForceShort:            s.short && os.Getenv("SUISHA_SUITE") != "full",
+		RestartServiceCommand: s.restart,
 	}
 }
 
@@ -113,6 +120,47 @@ func (s suite) run(t *testing.T) {
 
 func TestPubSubOrdered(t *testing.T) { suite{shards: 8, key: keyByPayload, ordered: true}.run(t) }
 
-func TestPubSubUnordered(t *testing.T) { suite{shards: 8, key: keyByUUID}.run(t) }
+func TestPubSubUnordered(t *testing.T) { suite{shards: 8, key: keyByUUID, short: true}.run(t) }
 
-func TestPubSubOneBucket(t *testing.T) { suite{shards: 1, key: keyByPayload, ordered: true}.run(t) }
+func TestPubSubOneBucket(t *testing.T) {
+	suite{shards: 1, key: keyByPayload, ordered: true, short: true}.run(t)
+}
+
+// migrated makes a database on a server of the test's own.
+func migrated(t *testing.T, server *pgserver.Server) *pgxpool.Pool {
+	t.Helper()
+	ctx := context.Background()
+	dsn, err := server.CreateDatabase(ctx, "reconnect", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if err := shardpub.Migrate(ctx, pool); err != nil {
+		t.Fatal(err)
+	}
+	return pool
+}
+
+// TestPubSubReconnect restarts a server of its own in the middle of the suite's
+// traffic, at the suite's command: a signal to this process.
+func TestPubSubReconnect(t *testing.T) {
+	server := pgtest.Server(t, pgserver.Options{})
+	pool := migrated(t, server)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1)
+	t.Cleanup(func() { signal.Stop(signals) })
+	go func() {
+		for range signals {
+			if err := server.Restart(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	s := suite{shards: 8, key: keyByUUID, short: true, restart: []string{"kill", "-USR1", strconv.Itoa(os.Getpid())}}
+	tests.TestReconnect(t, tests.TestContext{TestID: tests.NewTestID(), Features: s.features()},
+		func(t *testing.T) (message.Publisher, message.Subscriber) { return s.pubSub(t, pool, "group") })
+}

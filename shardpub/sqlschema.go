@@ -1,6 +1,7 @@
 package shardpub
 
 import (
+	"cmp"
 	stdsql "database/sql"
 	_ "embed"
 	"errors"
@@ -32,8 +33,19 @@ type SQLSchemaConfig struct {
 	EventID EventIDFunc
 }
 
+// Validate reports every option that cannot be worked with, joined; each is a
+// [*ConfigError]. [NewSQLSchema] cannot, so every publish does.
+func (c SQLSchemaConfig) Validate() error {
+	v := validation{of: "SQLSchemaConfig."}
+	v.payload(c.Payload, c.Marshaler)
+	return v.err()
+}
+
 // sqlSchema implements watermill-sql's SchemaAdapter over the event store.
-type sqlSchema struct{ envelope envelope }
+type sqlSchema struct {
+	envelope envelope
+	invalid  error
+}
 
 // NewSQLSchema returns the adapter with which watermill-sql's own Publisher
 // appends to the event store, inside the caller's *sql.Tx if that is what it is
@@ -63,11 +75,14 @@ type sqlSchema struct{ envelope envelope }
 //
 // The adapter is safe for concurrent use.
 func NewSQLSchema(cfg SQLSchemaConfig) sql.SchemaAdapter {
-	return sqlSchema{envelope: newEnvelope(cfg.Key, cfg.Marshaler, cfg.Payload, cfg.EventID)}
+	return sqlSchema{envelope: newEnvelope(cfg.Key, cfg.Marshaler, cfg.Payload, cfg.EventID), invalid: cfg.Validate()}
 }
 
 // InsertQuery returns the one statement that appends the messages.
 func (s sqlSchema) InsertQuery(topic string, msgs message.Messages) (sql.Query, error) {
+	if s.invalid != nil {
+		return sql.Query{}, s.invalid
+	}
 	batches, err := s.envelope.batches(topic, msgs)
 	if err != nil {
 		return sql.Query{}, err
@@ -106,7 +121,7 @@ type appendArgs struct {
 
 func (a *appendArgs) add(place int64, b batch) error {
 	a.names = append(a.names, b.stream)
-	a.expected = append(a.expected, b.expected)
+	a.expected = append(a.expected, cmp.Or(b.expected, expectAny))
 	a.counts = append(a.counts, int64(len(b.events)))
 	for i, e := range b.events {
 		if field, err := checkEvent(e); err != nil {

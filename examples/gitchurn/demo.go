@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -18,9 +17,6 @@ import (
 	"github.com/suisha-go/suisha/internal/pgserver"
 	"github.com/suisha-go/suisha/shardpub"
 )
-
-//go:embed sql/now.sql
-var nowSQL string
 
 // tamperer changes the database behind the demo's back.
 type tamperer func(context.Context, *pgxpool.Pool) error
@@ -44,10 +40,9 @@ type demo struct {
 }
 
 const (
-	killShare    = 0.4              // of the work is done when a worker is killed
-	restartDelay = time.Second      // from the kill until another is started
-	patience     = 30 * time.Second // without progress, before the verdict comes as it is
-	cleanLimit   = 15 * time.Second // for cleaning up
+	lookInterval = 200 * time.Millisecond // between two looks at the database
+	patience     = 30 * time.Second       // without progress, before the verdict comes as it is
+	cleanLimit   = 15 * time.Second       // for cleaning up
 	connections  = 4
 )
 
@@ -73,7 +68,11 @@ func (d *demo) run(ctx context.Context) (kept bool, err error) {
 		return false, err
 	}
 	d.fleet = &fleet{config: workerConfig{Database: dsn, Buckets: d.options.buckets, Orders: d.orders > 0}}
-	if err := errors.Join(d.handle(ctx), d.fleet.stop()); err != nil {
+	err = d.handle(ctx)
+	if stopped := d.fleet.stop(); err == nil {
+		err = stopped
+	}
+	if err != nil {
 		return false, err
 	}
 	if d.tamper != nil {
@@ -152,7 +151,10 @@ func (d *demo) handle(ctx context.Context) error {
 			return err
 		}
 	}
-	look := observer{pool: d.pool, known: map[uuid.UUID]int{}}
+	look, err := newObserver(ctx, d.pool, d.options.buckets)
+	if err != nil {
+		return err
+	}
 	story := plot{demo: d, moved: start}
 	for {
 		s, err := look.look(ctx, d.fleet.numbers())
@@ -176,7 +178,7 @@ func (d *demo) handle(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(frameInterval):
+		case <-time.After(lookInterval):
 		}
 	}
 }
@@ -188,72 +190,9 @@ func (d *demo) show(s sample, perSecond float64) {
 	})
 }
 
-// plot is what happens to the workers, in three steps: one is killed, another
-// is started, and the buckets of the first are with others.
-type plot struct {
-	demo *demo
-	rate rate
-
-	done  int64
-	moved time.Time // when done last grew
-
-	victim  *process
-	buckets []bucket
-	heir    *process
-	adopted bool
-}
-
-func (p *plot) next(ctx context.Context, s sample) error {
-	d := p.demo
-	if s.done > p.done {
-		p.done, p.moved = s.done, time.Now()
-	}
-	if p.victim == nil {
-		number := s.victim(d.options.workers)
-		if number > 0 && float64(s.done) >= killShare*float64(d.total()) && s.done < int64(d.total()) {
-			return p.kill(ctx, d.fleet.workers[number-1], s.held[number])
-		}
-		return nil
-	}
-	if !p.adopted && s.adopted(p.buckets, p.victim.number) {
-		p.adopted = true
-		d.event("every bucket of worker %d has a new owner", p.victim.number)
-	}
-	if p.heir != nil || time.Since(p.victim.killed) < restartDelay {
-		return nil
-	}
-	var err error
-	if p.heir, err = d.fleet.start(ctx); err == nil {
-		d.event("worker %d starts, pid %d", p.heir.number, p.heir.cmd.Process.Pid)
-	}
-	return err
-}
-
-func (p *plot) kill(ctx context.Context, victim *process, held []bucket) error {
-	d := p.demo
-	k := verify.Kill{Worker: workerConfig{Number: victim.number}.name()}
-	for _, b := range held {
-		category := projection.Files
-		if b.subscription == revenueSubscription {
-			category = projection.Orders
-		}
-		k.Categories, k.Buckets = append(k.Categories, category), append(k.Buckets, b.number)
-	}
-	if err := d.pool.QueryRow(ctx, nowSQL).Scan(&k.At); err != nil {
-		return fmt.Errorf("clock of the database: %w", err)
-	}
-	if err := victim.kill(); err != nil {
-		return err
-	}
-	p.victim, p.buckets, d.kill = victim, held, k
-	d.event("SIGKILL to worker %d, pid %d, which owned %s", victim.number, victim.cmd.Process.Pid,
-		screen.Counted(int64(len(held)), "bucket", "buckets"))
-	return nil
-}
-
 // event says what has happened, with its time.
 func (d *demo) event(format string, args ...any) {
-	d.screen.Say(fmt.Sprintf("  %6.1f s   ", time.Since(d.began).Seconds()) + fmt.Sprintf(format, args...))
+	d.screen.Say(fmt.Sprintf("%6.1f s  ", time.Since(d.began).Seconds()) + fmt.Sprintf(format, args...))
 }
 
 func (d *demo) fact(name, text string) { d.screen.Say(screen.Fact(name, text, d.style())) }

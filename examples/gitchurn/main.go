@@ -16,6 +16,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strconv"
@@ -37,7 +38,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the clean-up, too
-	o, err := parse(os.Args[1:], os.Getenv)
+	o, err := parse(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -75,12 +76,14 @@ type options struct {
 	fill    int // events to reach with orders where the history is small
 }
 
-func parse(args []string, env func(string) string) (options, error) {
+// parse reads the flags; what they lack comes from the environment.
+func parse(args []string, env func(string) string, stderr io.Writer) (options, error) {
 	o := options{repo: env("REPO"), fill: fillTo}
 	if o.repo == "" {
 		o.repo = "."
 	}
 	flags := flag.NewFlagSet("gitchurn", flag.ContinueOnError)
+	flags.SetOutput(stderr)
 	flags.StringVar(&o.repo, "repo", o.repo, "`directory` of the repository; REPO in the environment")
 	flags.IntVar(&o.limit, "limit", 0, "number of newest `commits` to read, 0 for all; LIMIT in the environment")
 	flags.IntVar(&o.workers, "workers", 3, "number of worker processes, 2 to 8")
@@ -88,7 +91,7 @@ func parse(args []string, env func(string) string) (options, error) {
 	if limit := env("LIMIT"); limit != "" {
 		n, err := strconv.Atoi(limit)
 		if err != nil {
-			fmt.Fprintf(flags.Output(), "LIMIT=%s: a number of commits is needed\n", limit)
+			fmt.Fprintf(stderr, "LIMIT=%s: a number of commits is needed\n", limit)
 			return o, err
 		}
 		o.limit = n

@@ -69,7 +69,7 @@ func (d *demo) result(ctx context.Context) (result, error) {
 	if r.orders, err = verify.Orders(ctx, d.pool, d.orders); err != nil {
 		return r, err
 	}
-	if r.calls, err = verify.ReadCalls(ctx, d.pool, d.kill.Worker); err != nil {
+	if r.calls, err = verify.ReadCalls(ctx, d.pool, d.kill); err != nil {
 		return r, err
 	}
 	if r.failover, r.moved, err = verify.Failover(ctx, d.pool, d.kill); err != nil {
@@ -116,16 +116,12 @@ func (r result) kinds() string {
 }
 
 func (r result) lostFinding() screen.Finding {
-	rows := screen.Counted(r.files.Rows, "file", "files")
+	f := screen.Finding{Name: "lost", Value: screen.Count(r.lost()), Bad: r.lost() > 0}
+	if r.files.Rows > 0 {
+		f.Notes = append(f.Notes, screen.Counted(r.files.Rows, "file", "files")+" held against git log --numstat, read again")
+	}
 	if r.orders.Rows > 0 {
-		rows += " and " + screen.Counted(r.orders.Rows, "order", "orders")
-	}
-	f := screen.Finding{
-		Name: "lost", Value: screen.Count(r.lost()), Bad: r.lost() > 0,
-		Notes: []string{rows + " held against git log, read again, row by row"},
-	}
-	if r.files.Rows == 0 {
-		f.Notes[0] = rows + " held against the rule that made them, row by row"
+		f.Notes = append(f.Notes, screen.Counted(r.orders.Rows, "order", "orders")+" held against the rule that made them")
 	}
 	if broken := r.files.BrokenRows + r.orders.BrokenRows; broken > 0 {
 		f.Bad = true
@@ -144,16 +140,17 @@ const mostNamed = 5
 func first(s []string, n int) []string { return s[:min(n, len(s))] }
 
 func (r result) repeats() []string {
-	all, byKill := r.calls.Repeated, r.calls.RepeatedByKill
+	all, explained := r.calls.Repeated, r.calls.Explained
 	switch {
 	case all == 0:
 		return []string{"each event was handled exactly once"}
-	case all == byKill:
-		return []string{"the last calls of " + r.killed + ", above its last checkpoint; counted once"}
+	case all == explained:
+		return []string{r.killed + " had handled them since its last checkpoint; each is counted once"}
 	default:
 		return []string{
-			fmt.Sprintf("%s of them the last calls of the killed worker; counted once", screen.Count(byKill)),
-			fmt.Sprintf("%s elsewhere: a lease or a drain ran out, as on a busy machine", screen.Count(all-byKill)),
+			screen.Count(explained) + " that the killed worker had handled since its last checkpoint",
+			screen.Count(all-explained) + " elsewhere: a lease or a drain ran out, as on a busy machine",
+			"each is counted once",
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 )
 
 var (
+	//go:embed sql/extents.sql
+	extentsSQL string
 	//go:embed sql/ownership.sql
 	ownershipSQL string
 	//go:embed sql/members.sql
@@ -39,13 +41,47 @@ type bucket struct {
 type observer struct {
 	pool  *pgxpool.Pool
 	known map[uuid.UUID]int // numbers of the workers; ids that are gone stay
+
+	extents map[bucket]extent
+}
+
+// extent is where in the log the events of a bucket begin and end.
+type extent struct{ first, last int64 }
+
+// done is how much of it a checkpoint has behind it, 0 to 1.
+func (e extent) done(checkpoint int64) float64 {
+	return float64(min(max(checkpoint-e.first+1, 0), e.last-e.first+1)) / float64(e.last-e.first+1)
+}
+
+// newObserver reads where the events of each bucket are; all must be appended.
+func newObserver(ctx context.Context, pool *pgxpool.Pool, buckets int) (*observer, error) {
+	o := &observer{pool: pool, known: map[uuid.UUID]int{}, extents: map[bucket]extent{}}
+	subscriptions := map[string]string{}
+	for subscription, category := range categories {
+		subscriptions[category] = subscription
+	}
+	rows, err := pool.Query(ctx, extentsSQL, pgx.NamedArgs{"buckets": buckets})
+	if err != nil {
+		return nil, fmt.Errorf("extents: %w", err)
+	}
+	var category string
+	var number int
+	var e extent
+	_, err = pgx.ForEachRow(rows, []any{&category, &number, &e.first, &e.last}, func() error {
+		o.extents[bucket{subscriptions[category], number}] = e
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("extents: %w", err)
+	}
+	return o, nil
 }
 
 type ownershipRow struct {
 	Subscription string
 	Bucket       int
 	Owner        *uuid.UUID
-	Read, Head   int64
+	Checkpoint   int64
 }
 
 // look takes a sample. numbers are those of the workers, by process id.
@@ -66,7 +102,7 @@ func (o *observer) look(ctx context.Context, numbers map[int]int) (sample, error
 		return s, fmt.Errorf("ownership: %w", err)
 	}
 	for _, row := range owned {
-		s.add(row, o.known)
+		s.add(row, o)
 	}
 	return s, nil
 }
@@ -91,15 +127,16 @@ func (o *observer) learn(ctx context.Context, numbers map[int]int) error {
 	return nil
 }
 
-func (s *sample) add(row ownershipRow, known map[uuid.UUID]int) {
+func (s *sample) add(row ownershipRow, o *observer) {
 	if n := len(s.maps); n == 0 || s.maps[n-1].Subscription != row.Subscription {
 		s.maps = append(s.maps, screen.Map{Subscription: row.Subscription})
 	}
 	m := &s.maps[len(s.maps)-1]
-	b := screen.Bucket{Read: float64(row.Read) / float64(max(row.Head, 1))}
+	name := bucket{row.Subscription, row.Bucket}
+	b := screen.Bucket{Done: o.extents[name].done(row.Checkpoint)}
 	if row.Owner != nil {
-		if b.Owner = known[*row.Owner]; b.Owner > 0 {
-			s.held[b.Owner] = append(s.held[b.Owner], bucket{row.Subscription, row.Bucket})
+		if b.Owner = o.known[*row.Owner]; b.Owner > 0 {
+			s.held[b.Owner] = append(s.held[b.Owner], name)
 		}
 	}
 	m.Buckets = append(m.Buckets, b)

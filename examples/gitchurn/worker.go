@@ -30,6 +30,9 @@ const (
 	revenueSubscription = "revenue"
 )
 
+// categories says what each subscription reads.
+var categories = map[string]string{churnSubscription: projection.Files, revenueSubscription: projection.Orders}
+
 // workerConfig is what a worker process is told, on its standard input.
 type workerConfig struct {
 	Number   int    `json:"number"`
@@ -60,9 +63,9 @@ func work(ctx context.Context, c workerConfig, logger watermill.LoggerAdapter) e
 		return err
 	}
 	p := projection.Projection{DB: pool, Worker: c.name()}
-	w.AddConsumerHandler(churnSubscription, projection.Files, p.FileChanged)
+	w.AddConsumerHandler(churnSubscription, categories[churnSubscription], p.FileChanged)
 	if c.Orders {
-		w.AddConsumerHandler(revenueSubscription, projection.Orders, p.LineAdded)
+		w.AddConsumerHandler(revenueSubscription, categories[revenueSubscription], p.LineAdded)
 	}
 	return w.Run(ctx)
 }

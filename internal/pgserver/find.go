@@ -15,6 +15,8 @@ import (
 // places are where packages put the server's programs, outside PATH as a rule.
 var places = []string{
 	"/usr/lib/postgresql/*/bin",
+	"/usr/lib/postgresql*/bin",
+	"/usr/libexec/postgresql*",
 	"/usr/pgsql-*/bin",
 	"/opt/homebrew/opt/postgresql@*/bin",
 	"/usr/local/opt/postgresql@*/bin",

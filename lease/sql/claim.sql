@@ -5,7 +5,7 @@
 -- expiry is nobody's to take (S-2A).
 with wanted as (
     select w.bucket, w.expected
-    from unnest(@buckets::int[], @expected::uuid[]) as w (bucket, expected)
+    from unnest(@buckets::int[], @expected::text[]::uuid[]) as w (bucket, expected)
 ), free as (
     select s.bucket, s.owner_worker_id as previous
     from keiro.keiro_subscription_shards s

@@ -127,9 +127,12 @@ placed as (
     ) as p (stream_id, stream_version)
 )
 
+-- The number in the text is not there for its own sake: a constant would be
+-- encoded, and refused, when the statement is planned.
 select
     case
-        when exists (select from batch) and not exists (select from head)
-            then length(encode('', 'suisha: the event store has no row for $all; nothing was appended'))
-        else 0
+        when n.events > 0 and not exists (select from head)
+            then length(encode('', format('suisha: the event store has no row for $all; none of %s events was appended', n.events)))
+        else n.events
     end as appended
+from (select count(*) as events from batch) n

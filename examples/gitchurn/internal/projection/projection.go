@@ -113,6 +113,6 @@ func (p Projection) decode(msg *message.Message, event any) (pgx.NamedArgs, erro
 		return nil, fmt.Errorf("projection: %s, version %d: %w", d.Stream, d.Version, err)
 	}
 	return pgx.NamedArgs{
-		"worker": p.Worker, "bucket": d.Bucket, "stream": d.Stream, "version": d.Version, "attempt": d.Attempt,
+		"worker": p.Worker, "bucket": d.Bucket, "stream": d.Stream, "version": d.Version, "position": d.Position, "attempt": d.Attempt,
 	}, nil
 }

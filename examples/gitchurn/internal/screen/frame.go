@@ -129,7 +129,7 @@ func (p palette) cell(number int, b Bucket) string {
 	if b.Owner > 0 {
 		owner = fmt.Sprintf("w%d", b.Owner)
 	}
-	return fmt.Sprintf("%2d %s %s %3d %%", number, p.owner(b.Owner, owner), p.meter(b.Read, cellBar, b.Owner), percent(b.Read))
+	return fmt.Sprintf("%2d %s %s %3d %%", number, p.owner(b.Owner, owner), p.meter(b.Done, cellBar, b.Owner), percent(b.Done))
 }
 
 // clip cuts a line to so many characters; colours count for nothing and are

@@ -31,7 +31,7 @@ func owners(m Map) string {
 		if b.Owner > 0 {
 			owner = fmt.Sprintf("w%d", b.Owner)
 		}
-		cells = append(cells, fmt.Sprintf("%s:%d%%", owner, percent(b.Read)))
+		cells = append(cells, fmt.Sprintf("%s:%d%%", owner, percent(b.Done)))
 	}
 	return strings.Join(cells, " ")
 }

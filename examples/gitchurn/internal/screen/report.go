@@ -17,7 +17,11 @@ type File struct {
 // Hottest draws the table of the files that changed most.
 func Hottest(files []File, s Style) []string {
 	p := palette(s.Color)
-	lines := []string{"", margin + p.paint(bold, "The hottest files"), "", margin + p.paint(dim, "commits      added    deleted   file")}
+	title := "The hottest files"
+	if len(files) == 10 {
+		title = "The ten hottest files"
+	}
+	lines := []string{"", margin + p.paint(bold, title), "", margin + p.paint(dim, "commits      added    deleted   file")}
 	room := max(min(s.Width, mostWidth)-len(margin)-33, 20)
 	for _, f := range files {
 		lines = append(lines, fmt.Sprintf("%s%7s %10s %10s   %s", margin, Count(f.Commits), Count(f.Added), Count(f.Deleted), Fit(f.Path, room)))
@@ -76,5 +80,5 @@ func Title(name, subtitle string, s Style) []string {
 
 // Fact draws one line of the list of what the run is made of.
 func Fact(name, text string, s Style) string {
-	return margin + palette(s.Color).paint(dim, fmt.Sprintf("%-11s", name)) + text
+	return margin + palette(s.Color).paint(dim, fmt.Sprintf("%-13s", name)) + text
 }

@@ -20,9 +20,9 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func middle() screen.View {
 	churn := screen.Map{Subscription: "churn"}
 	for i := range 12 {
-		churn.Buckets = append(churn.Buckets, screen.Bucket{Owner: i%3 + 1, Read: float64(40+i) / 100})
+		churn.Buckets = append(churn.Buckets, screen.Bucket{Owner: i%3 + 1, Done: float64(40+i) / 100})
 	}
-	churn.Buckets[11] = screen.Bucket{Read: 1}
+	churn.Buckets[11] = screen.Bucket{Done: 1}
 	return screen.View{
 		Task: "handle", Done: 14_310, Total: 30_402, Unit: "events", Rate: 3120.4, Elapsed: 5200 * time.Millisecond,
 		Workers: []screen.Worker{

@@ -44,6 +44,6 @@ type Map struct {
 type Bucket struct {
 	// Owner is the number of the worker that owns it; zero is nobody.
 	Owner int
-	// Read is how much of the log it has behind it, 0 to 1.
-	Read float64
+	// Done is how much of its events it has behind it, 0 to 1.
+	Done float64
 }

@@ -36,17 +36,30 @@ func Expected(ctx context.Context, dir, head string, limit int) (map[string]Tota
 	if limit > 0 {
 		args = append(args, "-n", strconv.Itoa(limit))
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	git := exec.CommandContext(ctx, "git", append(args, head, "--")...)
 	git.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return name == "GIT_DIR" || name == "GIT_WORK_TREE"
 	})
-	var stdout, stderr bytes.Buffer
-	git.Stdout, git.Stderr = &stdout, &stderr
-	if err := git.Run(); err != nil {
+	var stderr bytes.Buffer
+	git.Stderr = &stderr
+	stdout, err := git.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("verify: git log: %w", err)
+	}
+	if err := git.Start(); err != nil {
+		return nil, fmt.Errorf("verify: git log: %w", err)
+	}
+	files, unreadable := Tally(stdout)
+	if unreadable != nil {
+		cancel() // git may wait for a reader
+	}
+	if err := git.Wait(); err != nil && unreadable == nil {
 		return nil, fmt.Errorf("verify: git log: %w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
-	return Tally(&stdout)
+	return files, unreadable
 }
 
 // Tally adds up what git log prints with --raw and --numstat:

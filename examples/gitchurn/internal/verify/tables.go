@@ -104,15 +104,18 @@ func Orders(ctx context.Context, db kiroku.DB, orders int) (Comparison, error) {
 type Calls struct {
 	// OutOfOrder counts events that came before an earlier event of their stream.
 	OutOfOrder int64
-	// Repeated counts calls beyond the first for one event, RepeatedByKill those
-	// of them whose first call was the killed worker's.
-	Repeated, RepeatedByKill int64
+	// Repeated counts calls beyond the first for one event. Explained are those
+	// of events that the killed worker had handled and not yet checkpointed.
+	Repeated, Explained int64
 }
 
-// ReadCalls judges all calls. killed is the name of the killed worker, or empty.
-func ReadCalls(ctx context.Context, db kiroku.DB, killed string) (Calls, error) {
+// ReadCalls judges all calls.
+func ReadCalls(ctx context.Context, db kiroku.DB, k Kill) (Calls, error) {
+	if err := k.check(); err != nil {
+		return Calls{}, err
+	}
 	var c Calls
-	err := db.QueryRow(ctx, callsSQL, pgx.NamedArgs{"killed": killed}).Scan(&c.OutOfOrder, &c.Repeated, &c.RepeatedByKill)
+	err := db.QueryRow(ctx, callsSQL, k.args()).Scan(&c.OutOfOrder, &c.Repeated, &c.Explained)
 	if err != nil {
 		return Calls{}, fmt.Errorf("verify: calls: %w", err)
 	}
@@ -120,29 +123,42 @@ func ReadCalls(ctx context.Context, db kiroku.DB, killed string) (Calls, error) 
 }
 
 // Kill says which worker was killed, when by the database's clock, and which
-// buckets it had.
+// buckets it had. The zero value says that none was.
 type Kill struct {
 	Worker string
 	At     time.Time
-	// Categories and Buckets name the buckets, pairwise.
-	Categories []string
-	Buckets    []int
+	// Categories, Buckets and Checkpoints name the buckets and what the worker
+	// left as their checkpoints, side by side.
+	Categories  []string
+	Buckets     []int
+	Checkpoints []int64
 }
 
-var errUnpaired = errors.New("verify: failover: categories and buckets are not pairs")
+var errUneven = errors.New("verify: the lists of a kill differ in length")
+
+func (k Kill) check() error {
+	if n := len(k.Buckets); len(k.Categories) != n || len(k.Checkpoints) != n {
+		return errUneven
+	}
+	return nil
+}
+
+func (k Kill) args() pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"killed": k.Worker, "killed_at": k.At,
+		"categories": k.Categories, "buckets": k.Buckets, "checkpoints": k.Checkpoints,
+	}
+}
 
 // Failover is the time from a kill to the first call elsewhere in the slowest
 // of its buckets, and the number of buckets that still had events.
 func Failover(ctx context.Context, db kiroku.DB, k Kill) (time.Duration, int, error) {
-	if len(k.Categories) != len(k.Buckets) {
-		return 0, 0, errUnpaired
+	if err := k.check(); err != nil {
+		return 0, 0, err
 	}
 	var seconds float64
 	var buckets int
-	err := db.QueryRow(ctx, failoverSQL, pgx.NamedArgs{
-		"killed": k.Worker, "killed_at": k.At, "categories": k.Categories, "buckets": k.Buckets,
-	}).Scan(&seconds, &buckets)
-	if err != nil {
+	if err := db.QueryRow(ctx, failoverSQL, k.args()).Scan(&seconds, &buckets); err != nil {
 		return 0, 0, fmt.Errorf("verify: failover: %w", err)
 	}
 	return time.Duration(seconds * float64(time.Second)), buckets, nil

@@ -6,6 +6,7 @@ create table demo.calls (
     bucket int not null,
     stream text not null,
     version bigint not null,
+    position bigint not null,
     attempt int not null,
     at timestamptz not null default clock_timestamp()
 )

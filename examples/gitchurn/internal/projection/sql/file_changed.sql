@@ -1,8 +1,8 @@
 -- Counts one change of one file, and the call. An event that was counted
 -- before is not counted again: the version tells.
 with call as (
-    insert into demo.calls (worker, bucket, stream, version, attempt)
-    values (@worker, @bucket, @stream, @version, @attempt)
+    insert into demo.calls (worker, bucket, stream, version, position, attempt)
+    values (@worker, @bucket, @stream, @version, @position, @attempt)
 )
 insert into demo.churn as known (stream, path, commits, added, deleted, version)
 values (@stream, @path, 1, @added, @deleted, @version)

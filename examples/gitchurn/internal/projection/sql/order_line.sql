@@ -1,7 +1,7 @@
 -- Counts one line of one order, and the call, as file_changed does.
 with call as (
-    insert into demo.calls (worker, bucket, stream, version, attempt)
-    values (@worker, @bucket, @stream, @version, @attempt)
+    insert into demo.calls (worker, bucket, stream, version, position, attempt)
+    values (@worker, @bucket, @stream, @version, @position, @attempt)
 )
 insert into demo.orders as known (stream, lines, amount, version)
 values (@stream, 1, @amount, @version)

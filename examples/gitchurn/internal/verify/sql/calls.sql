@@ -1,9 +1,9 @@
 -- Order and repeats, from the calls as they came. Wrong order: an event whose
 -- first call came before that of an earlier event of its stream. Repeated:
--- every call after the first for one event; those whose first call was the
--- killed worker's are counted apart.
+-- every call after the first for one event; explained are those of events that
+-- the killed worker handled first and that lay above the checkpoint it left.
 with ranked as (
-    select id, worker, stream, version,
+    select id, stream, version, split_part(stream, '-', 1) as category, bucket, position,
         row_number() over (partition by stream, version order by id) as nth,
         first_value(worker) over (partition by stream, version order by id) as first_worker
     from demo.calls
@@ -15,4 +15,10 @@ ordered as (
 )
 select (select count(*) from ordered where late) as out_of_order,
     (select count(*) from ranked where nth > 1) as repeated,
-    (select count(*) from ranked where nth > 1 and first_worker = @killed::text) as repeated_by_kill
+    (
+        select count(*)
+        from ranked
+        join unnest(@categories::text[], @buckets::int[], @checkpoints::bigint[]) as held (category, bucket, checkpoint)
+            using (category, bucket)
+        where nth > 1 and first_worker = @killed::text and position > checkpoint
+    ) as explained

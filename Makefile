@@ -1,0 +1,65 @@
+# What people type. `make help` lists it; .ci/run is what must be green.
+
+GO ?= go
+BIN := $(CURDIR)/bin
+GOLANGCI_VERSION := v2.15.0
+
+# Test runs of two packages at a time: each has a PostgreSQL of its own.
+TEST_FLAGS ?= -p 2 -timeout 15m
+FUZZTIME ?= 30s
+
+race_flag = $$(GO='$(GO)' sh internal/tools/race.sh)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: postgres ## Three workers share a git history; one is killed. REPO=… LIMIT=… choose it.
+	@$(GO) run ./examples/gitchurn
+
+.PHONY: test
+test: postgres ## Run all tests, with the race detector where it works.
+	$(GO) test $(race_flag) $(TEST_FLAGS) ./...
+
+.PHONY: test-short
+test-short: postgres ## Run the tests without the long ones.
+	$(GO) test -short $(TEST_FLAGS) ./...
+
+.PHONY: race
+race: postgres ## Run all tests twice with the race detector, or fail.
+	$(GO) test -race -count=2 $(TEST_FLAGS) ./...
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME (30s).
+	GO='$(GO)' sh internal/tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: suite
+suite: postgres ## Run Watermill's universal suite in full (half an hour).
+	SUISHA_SUITE=full $(GO) test $(race_flag) -count=1 -v -run '^TestPubSub' -timeout 60m ./shardpub/
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint-$(GOLANGCI_VERSION) ## Run golangci-lint; the first run builds it (minutes).
+	$(BIN)/golangci-lint run ./...
+
+.PHONY: format
+format: tools ## Format all Go files.
+	$(BIN)/gofumpt -w .
+
+.PHONY: check
+check: ## Run what must be green: .ci/run.
+	.ci/run
+
+.PHONY: tools
+tools: ## Build gofumpt and staticcheck into ./bin.
+	cd internal/tools && GOWORK=off $(GO) build -o $(BIN)/ mvdan.cc/gofumpt honnef.co/go/tools/cmd/staticcheck
+
+.PHONY: postgres
+postgres: ## Make sure that there is a PostgreSQL; as root, install one.
+	@sh internal/tools/postgres.sh
+
+$(BIN)/golangci-lint-$(GOLANGCI_VERSION):
+	GOWORK=off GOBIN=$(BIN) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	@touch $@

@@ -1,0 +1,309 @@
+package lease_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"pgregory.net/rapid"
+
+	"github.com/suisha-go/suisha/lease"
+)
+
+// model is the shard table and the presence of a subscription, without time:
+// every worker is settled and every release is seen at once.
+type model struct {
+	n      int
+	owner  []uuid.UUID
+	live   []uuid.UUID
+	weight map[uuid.UUID]int
+	giving map[uuid.UUID][]int
+	// moves counts buckets that went from a live worker to another.
+	moves int
+}
+
+func newModel(n int) *model {
+	return &model{n: n, owner: make([]uuid.UUID, n), weight: map[uuid.UUID]int{}, giving: map[uuid.UUID][]int{}}
+}
+
+func (m *model) join(id uuid.UUID) { m.live = append(m.live, id) }
+
+func (m *model) leave(id uuid.UUID) {
+	m.live = slices.DeleteFunc(m.live, func(o uuid.UUID) bool { return o == id })
+	delete(m.giving, id)
+	for b, o := range m.owner {
+		if o == id {
+			m.owner[b] = uuid.Nil
+		}
+	}
+}
+
+func (m *model) view(self uuid.UUID) lease.View {
+	v := lease.View{Self: self, Shards: m.n}
+	for _, id := range m.live {
+		v.Members = append(v.Members, lease.Member{ID: id, Weight: max(m.weight[id], 1), Settled: true, Cannot: m.giving[id]})
+	}
+	for b, o := range m.owner {
+		l := lease.Lease{Bucket: b, Owner: o}
+		if o != uuid.Nil {
+			l.State = lease.Leased
+			l.Held = o == self && !slices.Contains(m.giving[self], b)
+		}
+		v.Leases = append(v.Leases, l)
+	}
+	return v
+}
+
+// apply does what one worker decided.
+func (m *model) apply(self uuid.UUID, d lease.Decision) error {
+	for _, b := range d.Drain {
+		if m.owner[b] != self || slices.Contains(m.giving[self], b) {
+			return fmt.Errorf("%v drains %d, which it does not hold", self, b)
+		}
+		m.giving[self] = append(m.giving[self], b)
+		m.moves++
+	}
+	for _, w := range d.Claim {
+		if m.owner[w.Bucket] == uuid.Nil {
+			m.owner[w.Bucket] = self
+		}
+	}
+	return nil
+}
+
+// release ends the drains of a worker.
+func (m *model) release(self uuid.UUID) {
+	for _, b := range m.giving[self] {
+		m.owner[b] = uuid.Nil
+	}
+	delete(m.giving, self)
+}
+
+func (m *model) counts() map[uuid.UUID]int {
+	out := map[uuid.UUID]int{}
+	for _, o := range m.owner {
+		out[o]++
+	}
+	return out
+}
+
+// even: all is owned, in shares that differ by at most one.
+func (m *model) even() bool {
+	c := m.counts()
+	for _, id := range m.live {
+		if c[id] < m.n/len(m.live) || c[id] > (m.n+len(m.live)-1)/len(m.live) {
+			return false
+		}
+	}
+	return c[uuid.Nil] == 0
+}
+
+// round lets every worker pass once, in the given order, each on what it sees
+// then. Drains that began before the round end in it.
+func (m *model) round(order []uuid.UUID) error {
+	for _, self := range order {
+		m.release(self)
+		if err := m.apply(self, lease.Plan(m.view(self))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func shuffled(t *rapid.T, ids []uuid.UUID) []uuid.UUID {
+	return rapid.Permutation(slices.Clone(ids)).Draw(t, "order")
+}
+
+// settle makes rounds until the shares are even and returns how many it took.
+func (m *model) settle(t *rapid.T, most int) int {
+	for i := range most {
+		if m.even() && len(m.giving) == 0 {
+			return i
+		}
+		if err := m.round(shuffled(t, m.live)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !m.even() {
+		t.Fatalf("not even after %d rounds: %v", most, m.counts())
+	}
+	return most
+}
+
+func TestConvergesAndThenMovesNothing(t *testing.T) { // P-10
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{1, 2, 7, 8, 64}).Draw(t, "n")
+		k := rapid.IntRange(1, 9).Draw(t, "k")
+		m := newModel(n)
+		for i := range k {
+			m.join(id(byte(i + 1)))
+		}
+		for b := range m.owner { // any owners, live or not there
+			if o := rapid.IntRange(0, k).Draw(t, "owner"); o > 0 {
+				m.owner[b] = id(byte(o))
+			}
+		}
+		m.settle(t, 6)
+		before, moves := slices.Clone(m.owner), m.moves
+		for range 60 {
+			if err := m.round(shuffled(t, m.live)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(before, m.owner) || m.moves != moves {
+			t.Fatalf("moved in a steady state: %v to %v", before, m.owner)
+		}
+	})
+}
+
+func TestJoinAndLeaveMoveNoMoreThanTheyMust(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{1, 7, 8, 64}).Draw(t, "n")
+		m := newModel(n)
+		m.join(id(100))
+		m.settle(t, 3)
+		for range rapid.IntRange(1, 6).Draw(t, "changes") {
+			moves := m.moves
+			if len(m.live) > 1 && rapid.Bool().Draw(t, "leave") {
+				m.leave(rapid.SampledFrom(m.live).Draw(t, "who"))
+				m.settle(t, 4)
+				if m.moves != moves {
+					t.Fatalf("a leaver made %d buckets of others move", m.moves-moves)
+				}
+				continue
+			}
+			fresh := id(byte(rapid.IntRange(1, 250).Filter(func(i int) bool {
+				return !slices.Contains(m.live, id(byte(i)))
+			}).Draw(t, "fresh")))
+			m.join(fresh)
+			m.settle(t, 6)
+			// The joiner holds more than nothing, and that is all that moved.
+			if got := m.moves - moves; got != m.counts()[fresh] {
+				t.Fatalf("%d moves for a joiner that holds %d", got, m.counts()[fresh])
+			}
+		}
+	})
+}
+
+func TestEqualSnapshotsGiveDecisionsThatFitTogether(t *testing.T) { // P-10
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(rapid.SampledFrom([]int{1, 7, 8, 64}).Draw(t, "n"))
+		k := rapid.IntRange(1, 9).Draw(t, "k")
+		for i := range k {
+			m.join(id(byte(i + 1)))
+			m.weight[id(byte(i+1))] = rapid.IntRange(1, 4).Draw(t, "weight")
+		}
+		for b := range m.owner {
+			if o := rapid.IntRange(0, k).Draw(t, "owner"); o > 0 {
+				m.owner[b] = id(byte(o))
+				if rapid.IntRange(0, 5).Draw(t, "gives") == 0 {
+					m.giving[id(byte(o))] = append(m.giving[id(byte(o))], b)
+				}
+			}
+		}
+		claimed, sum := map[int]uuid.UUID{}, 0
+		after := map[uuid.UUID]int{}
+		for _, self := range m.live {
+			d := lease.Plan(m.view(self))
+			sum += d.Share
+			for _, w := range d.Claim {
+				if other, twice := claimed[w.Bucket]; twice {
+					t.Fatalf("%d is claimed by %v and %v", w.Bucket, other, self)
+				}
+				if m.owner[w.Bucket] != uuid.Nil {
+					t.Fatalf("%v claims %d of %v", self, w.Bucket, m.owner[w.Bucket])
+				}
+				claimed[w.Bucket] = self
+			}
+			after[self] = len(d.Keep) + len(d.Claim)
+			if len(m.giving) == 0 && after[self] > max(d.Share, len(d.Keep)) {
+				t.Fatalf("%v ends with %d, its share is %d", self, after[self], d.Share)
+			}
+		}
+		if sum != m.n {
+			t.Fatalf("the shares add up to %d of %d", sum, m.n)
+		}
+		for b, o := range m.owner {
+			if _, ok := claimed[b]; o == uuid.Nil && !ok {
+				t.Fatalf("nobody claims %d", b)
+			}
+		}
+	})
+}
+
+// FuzzPlan: no view makes Plan panic, claim what is not to be had, or lose a
+// bucket that is held.
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte{2, 8, 1, 1, 0, 0, 2, 2, 1, 0, 0, 0})
+	f.Add([]byte{0, 1, 3, 3, 3})
+	f.Add([]byte{9, 64, 255, 7, 31, 8, 64})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v := fuzzView(data)
+		d := lease.Plan(v)
+		if fmt.Sprint(lease.Plan(v)) != fmt.Sprint(d) {
+			t.Fatal("not deterministic")
+		}
+		var held []int
+		for _, l := range v.Leases {
+			if l.Held {
+				held = append(held, l.Bucket)
+			}
+		}
+		left := slices.Concat(d.Keep, d.Drain)
+		slices.Sort(left)
+		if !slices.Equal(left, held) {
+			t.Fatalf("keep %v and drain %v of %v", d.Keep, d.Drain, held)
+		}
+		for _, w := range d.Claim {
+			l := v.Leases[w.Bucket]
+			if mine := l.Owner == v.Self && !l.Held; !mine && l.State != lease.Free && l.State != lease.Ripe {
+				t.Fatalf("claims %+v", l)
+			}
+			if w.Expected != l.Owner {
+				t.Fatalf("expects %v of %v", w.Expected, l.Owner)
+			}
+		}
+		for _, b := range d.Release {
+			if l := v.Leases[b]; l.Owner != v.Self || l.Held {
+				t.Fatalf("releases %+v", l)
+			}
+		}
+	})
+}
+
+// fuzzView reads a view from bytes: any members, any rows.
+func fuzzView(data []byte) lease.View {
+	next := func() byte {
+		if len(data) == 0 {
+			return 0
+		}
+		b := data[0]
+		data = data[1:]
+		return b
+	}
+	v := lease.View{Self: id(1)}
+	k := int(next()%8) + 1
+	v.Shards = int(next()%65) + 1
+	for i := range k {
+		flags := next()
+		m := lease.Member{ID: id(byte(i + 1)), Weight: int(next()), Settled: flags&1 == 0, Idle: flags&2 != 0 && i > 0, Keiro: flags&4 != 0 && i > 0, Leaving: flags&8 != 0}
+		for range flags >> 6 {
+			m.Cannot = append(m.Cannot, int(next())%v.Shards)
+		}
+		v.Members = append(v.Members, m)
+	}
+	for b := range v.Shards {
+		flags := next()
+		l := lease.Lease{Bucket: b, State: lease.State(flags >> 4 % 5), Lying: int(flags>>3) % 3}
+		if l.State != lease.Free {
+			l.Owner = id(flags%8 + 1)
+		}
+		l.Held = l.Owner == v.Self && flags&128 != 0 && !slices.Contains(v.Members[0].Cannot, b) && l.State == lease.Leased
+		v.Leases = append(v.Leases, l)
+	}
+	return v
+}
