@@ -142,9 +142,6 @@ func (h *handler) handle(msg *message.Message) error {
 	if err != nil {
 		return err
 	}
-	if h.spec.FailType != "" && d.EventType == h.spec.FailType {
-		return errors.New("this type always fails")
-	}
 	if h.spec.FailOnce && h.first(d) {
 		return errFirst
 	}
@@ -153,6 +150,9 @@ func (h *handler) handle(msg *message.Message) error {
 			_, _ = h.pool.Exec(ctx, `update calls set ended = 'lost' where id = $1`, id)
 		}
 		return err
+	}
+	if h.spec.FailType != "" && d.EventType == h.spec.FailType {
+		return errors.New("this type always fails")
 	}
 	_, err = h.pool.Exec(ctx, `update calls set ended = 'done' where id = $1`, id)
 	return err

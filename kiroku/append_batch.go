@@ -24,8 +24,8 @@ type appendBatch struct {
 	types        []string
 	causations   pgtype.FlatArray[pgtype.UUID]
 	correlations pgtype.FlatArray[pgtype.UUID]
-	data         [][]byte
-	metadata     [][]byte
+	data         []string
+	metadata     pgtype.FlatArray[pgtype.Text]
 	streams      []int64
 	numbers      []int64
 }
@@ -53,8 +53,8 @@ func newAppendBatch(appends []StreamAppend) (*appendBatch, error) {
 			b.types = append(b.types, e.Type)
 			b.causations = append(b.causations, nullUUID(e.CausationID))
 			b.correlations = append(b.correlations, nullUUID(e.CorrelationID))
-			b.data = append(b.data, e.Data)
-			b.metadata = append(b.metadata, e.Metadata)
+			b.data = append(b.data, string(e.Data))
+			b.metadata = append(b.metadata, pgtype.Text{String: string(e.Metadata), Valid: e.Metadata != nil})
 			b.streams = append(b.streams, int64(i+1))
 			b.numbers = append(b.numbers, int64(j+1))
 		}
@@ -62,10 +62,12 @@ func newAppendBatch(appends []StreamAppend) (*appendBatch, error) {
 	return b, nil
 }
 
+// args are of types that pgx knows without asking the server, so that they work
+// in each of its query modes, also behind a transaction pooler.
 func (b *appendBatch) args() []any {
 	return []any{
 		b.names, b.kinds, b.versions, b.counts, b.preceding,
-		&uuidArray{ids: b.ids}, b.types, b.causations, b.correlations, b.data, b.metadata, b.streams, b.numbers,
+		uuidArray(b.ids), b.types, b.causations, b.correlations, b.data, b.metadata, b.streams, b.numbers,
 	}
 }
 
@@ -75,8 +77,6 @@ func eventID(e Event) (uuid.UUID, error) {
 	}
 	return uuid.NewV7()
 }
-
-func nullUUID(id uuid.NullUUID) pgtype.UUID { return pgtype.UUID{Bytes: id.UUID, Valid: id.Valid} }
 
 // validateAppends finds whatever the store would refuse.
 func validateAppends(appends []StreamAppend) error {

@@ -5,20 +5,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// uuidArray passes ids as uuid[] without a copy of each: pgx would go through
-// the text form of uuid.UUID. It is for one statement at a time.
-type uuidArray struct {
-	ids     []uuid.UUID
-	element pgtype.UUID
+// uuidArray passes ids as uuid[]. pgx would take uuid.UUID for a text where it
+// does not ask the server.
+func uuidArray(ids []uuid.UUID) pgtype.FlatArray[pgtype.UUID] {
+	out := make(pgtype.FlatArray[pgtype.UUID], len(ids))
+	for i, id := range ids {
+		out[i] = pgtype.UUID{Bytes: id, Valid: true}
+	}
+	return out
 }
 
-func (a *uuidArray) Dimensions() []pgtype.ArrayDimension {
-	return []pgtype.ArrayDimension{{Length: int32(len(a.ids)), LowerBound: 1}}
-}
-
-func (a *uuidArray) Index(i int) any {
-	a.element = pgtype.UUID{Bytes: a.ids[i], Valid: true}
-	return &a.element
-}
-
-func (a *uuidArray) IndexType() any { return &a.element }
+func nullUUID(id uuid.NullUUID) pgtype.UUID { return pgtype.UUID{Bytes: id.UUID, Valid: id.Valid} }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // DeadLetter is an event that a subscription gave up.
@@ -47,7 +48,7 @@ func RecordDeadLetter(ctx context.Context, db DB, letter DeadLetter, checkpoint 
 		return false, &ArgumentError{Argument: "Summary", Problem: err.Error()}
 	}
 	err = db.QueryRow(ctx, recordDeadLetterSQL,
-		letter.Subscription, letter.Member, int64(letter.Position), letter.EventID,
+		letter.Subscription, letter.Member, int64(letter.Position), pgtype.UUID{Bytes: letter.EventID, Valid: true},
 		string(letter.Reason), letter.Summary, letter.Attempts, int64(checkpoint),
 	).Scan(&recorded)
 	if err != nil {
@@ -91,12 +92,8 @@ func ListDeadLetters(ctx context.Context, db DB, filter DeadLetterFilter) (lette
 	if filter.Subscription != "" {
 		subscription = &filter.Subscription
 	}
-	var event *uuid.UUID
-	if filter.EventID.Valid {
-		event = &filter.EventID.UUID
-	}
 	// One more than asked for tells whether there is another page.
-	letters, err = collect[DeadLetter](ctx, db, listDeadLettersSQL, filter.Before, int64(filter.Limit)+1, subscription, filter.Member, event)
+	letters, err = collect[DeadLetter](ctx, db, listDeadLettersSQL, filter.Before, int64(filter.Limit)+1, subscription, filter.Member, nullUUID(filter.EventID))
 	if err != nil {
 		return nil, 0, storeError(err)
 	}

@@ -71,9 +71,16 @@ func record(tb testing.TB, db kiroku.DB, component, name string, position int, c
 		component, name, position, sum, status)
 }
 
-func TestMigrateJudgesTheLedgerOfKirokusTool(t *testing.T) {
-	t.Parallel()
-	pool := pgtest.New(t, haskell)
+// ledgerCase is a ledger, and what must be said of it.
+type ledgerCase struct {
+	name    string
+	rows    func(*testing.T, kiroku.DB)
+	want    kiroku.Installation
+	refused string // the migration that the error names
+	problem string
+}
+
+func ledgers() []ledgerCase {
 	through := func(last int) func(*testing.T, kiroku.DB) {
 		return func(t *testing.T, db kiroku.DB) {
 			for i, m := range official[:last] {
@@ -87,13 +94,7 @@ func TestMigrateJudgesTheLedgerOfKirokusTool(t *testing.T) {
 			exec(t, db, change)
 		}
 	}
-	for _, c := range []struct {
-		name    string
-		rows    func(*testing.T, kiroku.DB)
-		want    kiroku.Installation
-		refused string // the migration that the error names
-		problem string
-	}{
+	return []ledgerCase{
 		{name: "all", rows: through(11), want: kiroku.Installation{Origin: kiroku.OriginPgMigrate, Through: 11}},
 		{
 			name: "the least", rows: through(7),
@@ -156,7 +157,13 @@ func TestMigrateJudgesTheLedgerOfKirokusTool(t *testing.T) {
 			},
 			want: kiroku.Installation{Origin: kiroku.OriginUnknown},
 		},
-	} {
+	}
+}
+
+func TestMigrateJudgesTheLedgerOfKirokusTool(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, haskell)
+	for _, c := range ledgers() {
 		t.Run(c.name, func(t *testing.T) {
 			tx, err := pool.Begin(t.Context())
 			if err != nil {
@@ -193,11 +200,11 @@ func TestMigrateChangesNothingInASchemaOfKirokusTool(t *testing.T) {
 				exec(t, pool, `drop function kiroku.protect_replay_history_from_destruction cascade`)
 				exec(t, pool, `drop table kiroku.history_retention_leases, kiroku.history_retention_coordinator`)
 			}
-			before := pgtest.Dump(t, pgtest.DSN(pool))
+			check := unchanged(t, pool)
 			if err := kiroku.Migrate(t.Context(), pool); err != nil {
 				t.Fatal(err)
 			}
-			wantSameDump(t, before, pgtest.Dump(t, pgtest.DSN(pool)))
+			check()
 			mustAppend(t, pool, "a-1", 1)
 		})
 	}

@@ -96,7 +96,7 @@ func ReadEvents(ctx context.Context, db DB, ids []uuid.UUID) (map[uuid.UUID]Reco
 	if len(ids) == 0 {
 		return map[uuid.UUID]RecordedEvent{}, nil
 	}
-	rows, err := db.Query(ctx, readEventsSQL, &uuidArray{ids: ids})
+	rows, err := db.Query(ctx, readEventsSQL, uuidArray(ids))
 	if err != nil {
 		return nil, storeError(err)
 	}

@@ -254,3 +254,15 @@ func (w *worker) reported() []error {
 	defer w.mu.Unlock()
 	return slices.Clone(w.errs)
 }
+
+// drainUnless drains at once, but for buckets that hang until released is closed.
+func drainUnless(hangs func(int) bool, released <-chan struct{}) func(context.Context, *lease.Tenure, lease.Reason, func(error)) error {
+	return func(_ context.Context, t *lease.Tenure, _ lease.Reason, unreleased func(error)) error {
+		if !hangs(t.Bucket) {
+			return nil
+		}
+		unreleased(errStuck)
+		<-released
+		return errStuck
+	}
+}

@@ -162,8 +162,10 @@ func (m *memory) lying(sent, came time.Time, bucket int, claimable bool) int {
 	}
 }
 
-// dealt takes in who had something to claim, and judges who lets it lie.
-func (m *memory) dealt(sent, came time.Time, due []Due, keiro func(uuid.UUID) bool) {
+// dealt takes in who has something to claim, and judges who lets it lie. It tells
+// whether that made somebody idle.
+func (m *memory) dealt(sent, came time.Time, due []Due, keiro func(uuid.UUID) bool) bool {
+	judged := false
 	waiting := map[uuid.UUID]bool{}
 	for _, d := range due {
 		w := m.workers[d.Member]
@@ -182,6 +184,7 @@ func (m *memory) dealt(sent, came time.Time, due []Due, keiro func(uuid.UUID) bo
 			w.until = came.Add(m.part(idleSpell) << min(w.spells, idleDoubling))
 			w.spells++
 			w.due = time.Time{}
+			judged = true
 		}
 	}
 	for id, w := range m.workers {
@@ -189,4 +192,5 @@ func (m *memory) dealt(sent, came time.Time, due []Due, keiro func(uuid.UUID) bo
 			w.due = time.Time{}
 		}
 	}
+	return judged
 }

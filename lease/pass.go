@@ -89,9 +89,14 @@ func (k *Keeper) pass(ctx context.Context) (Pass, outlook, error) {
 			return pass, outlook{}, err
 		}
 	}
-	v := k.view(s)
+	live := k.live(s)
+	k.memory.see(s.sent, s.came, live, s.Rows)
+	v := k.view(s, live)
 	d := Plan(v)
-	k.memory.dealt(s.sent, s.came, d.Due, v.keiro)
+	if k.memory.dealt(s.sent, s.came, d.Due, v.keiro) {
+		v = k.view(s, live)
+		d = Plan(v)
+	}
 	pass.Share, pass.Live = d.Share, len(v.Members)
 	k.mu.Lock()
 	k.state.share, k.state.members = d.Share, v.Members

@@ -9,11 +9,12 @@ import (
 
 // view puts together what the plan needs: the snapshot, the memory, and what
 // only this worker knows of its own buckets.
-func (k *Keeper) view(s sighted) View {
+func (k *Keeper) view(s sighted, live []Member) View {
 	self := k.cfg.Identity.Worker
-	live := k.live(s)
-	k.memory.see(s.sent, s.came, live, s.Rows)
-
+	presence := map[uuid.UUID]Worker{}
+	for _, w := range s.Workers {
+		presence[w.ID] = w
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	v := View{Self: self, Shards: k.cfg.Subscription.Shards}
@@ -28,13 +29,10 @@ func (k *Keeper) view(s sighted) View {
 		}
 		v.Members = append(v.Members, m)
 	}
-	gone := map[uuid.UUID]bool{}
-	for _, w := range s.Workers {
-		gone[w.ID] = w.Gone
-	}
 	for _, r := range s.Rows {
 		l := Lease{Bucket: r.Bucket, Owner: r.Owner}
-		l.State = k.stateOf(s.sent, r, gone[r.Owner])
+		w, known := presence[r.Owner]
+		l.State = k.stateOf(s.sent, r, w.Gone, !known)
 		l.Lying = k.memory.lying(s.sent, s.came, r.Bucket, l.claimable())
 		e := k.entries[r.Bucket]
 		l.Held = r.Owner == self && e != nil && (e.phase == held || e.phase == opening)
@@ -72,7 +70,7 @@ func (k *Keeper) live(s sighted) []Member {
 
 // stateOf judges a row. A lease that ends at this very moment is neither live nor
 // to be claimed (S-2B).
-func (k *Keeper) stateOf(sent time.Time, r Row, gone bool) State {
+func (k *Keeper) stateOf(sent time.Time, r Row, gone, keiro bool) State {
 	switch {
 	case r.Owner == uuid.Nil:
 		return Free
@@ -82,21 +80,35 @@ func (k *Keeper) stateOf(sent time.Time, r Row, gone bool) State {
 		return Void
 	case r.Left > 0:
 		return Leased
-	case r.Left < 0 && (gone || k.memory.ripe(sent, r.Bucket)):
+	case r.Left == 0 || keiro && -r.Left <= k.grace():
+		return Expired
+	case gone || k.memory.ripe(sent, r.Bucket):
 		return Ripe
 	default:
 		return Expired
 	}
 }
 
+// grace is how long after its end a keiro worker's lease is left alone: that
+// worker's clock made it, not the database's.
+func (k *Keeper) grace() time.Duration { return k.cfg.TTL / 10 }
+
 // ripens is how long until the next foreign lease expires, or may be claimed.
 func (k *Keeper) ripens(s sighted) time.Duration {
+	known := map[uuid.UUID]bool{}
+	for _, w := range s.Workers {
+		known[w.ID] = true
+	}
 	next := time.Duration(0)
 	for _, r := range s.Rows {
 		if r.Owner == uuid.Nil || r.Owner == k.cfg.Identity.Worker || r.Expiry == 0 {
 			continue
 		}
-		left := max(r.Left, k.memory.ripeIn(s.sent, r.Bucket))
+		left := r.Left
+		if !known[r.Owner] {
+			left += k.grace()
+		}
+		left = max(left, k.memory.ripeIn(s.sent, r.Bucket))
 		if left > 0 && (next == 0 || left < next) {
 			next = left
 		}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -194,7 +195,7 @@ func presence(set bool) string {
 // options are the Subscriber's, complete.
 func (h *Handler) options(c *Config, node *shardpub.Node) (shardpub.SubscriberConfig, error) {
 	o := c.apply(h.Options)
-	o.ConsumerGroup = h.Subscription
+	o.ConsumerGroup = cmp.Or(h.Subscription, h.Name, "unnamed") // check speaks of a missing name
 	o.SubscriptionName = shardpub.ExactName
 	o.Node = node
 	if err := o.Validate(); err != nil {

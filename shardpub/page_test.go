@@ -31,7 +31,7 @@ func (s *pageSim) actions() map[string]func() {
 			}
 		},
 		"join": func() {
-			at := map[int]kiroku.Position{}
+			at := starts{}
 			for range 1 + s.pick(3) {
 				if id := s.pick(simSinks); s.sinks[id] == nil {
 					at[id] = kiroku.Position(s.pick(int(s.head) + 1))
@@ -42,7 +42,7 @@ func (s *pageSim) actions() map[string]func() {
 		"join at a cursor": func() {
 			id := s.pick(simSinks)
 			if n := len(s.g.all); n > 0 && s.sinks[id] == nil {
-				s.join(1+s.pick(8), map[int]kiroku.Position{id: s.g.all[s.pick(n)].cursor})
+				s.join(1+s.pick(8), starts{id: s.g.all[s.pick(n)].cursor})
 			}
 		},
 		"leave": func() { s.leave(s.pick(simSinks)) },
@@ -50,7 +50,7 @@ func (s *pageSim) actions() map[string]func() {
 			if id := s.pick(simSinks); s.sinks[id] != nil {
 				again := s.sinks[id].read
 				s.leave(id)
-				s.join(1+s.pick(8), map[int]kiroku.Position{id: again})
+				s.join(1+s.pick(8), starts{id: again})
 			}
 		},
 		"get stuck or loose": func() {
@@ -135,25 +135,6 @@ func FuzzGroups(f *testing.F) {
 		sim.finish(7)
 	})
 }
-
-// starts is where each of some sinks starts.
-type starts = map[int]kiroku.Position
-
-func (s *pageSim) fill(n int, owner func(i int) int) {
-	for i := range n {
-		s.write(0, owner(i))
-	}
-}
-
-// count is how many pages f reads.
-func (s *pageSim) count(f func()) int {
-	before := s.pages
-	f()
-	s.check()
-	return s.pages - before
-}
-
-func always(owner int) func(int) int { return func(int) int { return owner } }
 
 // TestPageMovesOnlyTheSinksItWasReadFor: P-28. A sink that joins while the page
 // is read, at the very cursor, gets its keys from a page of its own.
@@ -257,72 +238,4 @@ func TestGroupReadsOnlyUpToTheNextOneAndUnitesWithIt(t *testing.T) {
 	if got := sim.count(func() { sim.runDry(1000) }); got != 1 {
 		t.Fatalf("%d pages for the rest, want 1", got)
 	}
-}
-
-// TestWakesDuringAReadCauseOneFurtherRead: P-32.
-func TestWakesDuringAReadCauseOneFurtherRead(t *testing.T) {
-	t.Parallel()
-	sim := newPageSim(t, 0)
-	sim.join(99, starts{0: 0})
-	sim.runDry(100)
-	sim.wake()
-	sim.ask()
-	for range 5 {
-		sim.write(0, 0)
-		sim.wake()
-	}
-	sim.load(100)
-	sim.wake()
-	sim.queue(100)
-	if got := sim.count(func() { sim.runDry(100) }); got != 1 {
-		t.Fatalf("%d further reads, want 1", got)
-	}
-}
-
-// TestPollMakesALostWakeGood: P-32. Nothing else would, so nothing else reads.
-func TestPollMakesALostWakeGood(t *testing.T) {
-	t.Parallel()
-	sim := newPageSim(t, 0)
-	sim.join(99, starts{0: 0})
-	sim.runDry(100)
-	sim.write(0, 0)
-	if sim.turn(100) {
-		t.Fatal("a page was read without a wake")
-	}
-	sim.wake()
-	sim.runDry(100)
-	if got := sim.sinks[0].got; len(got) != 1 {
-		t.Fatalf("got %v after the poll, want one key", got)
-	}
-}
-
-// TestFailedReadIsRepeated without another wake.
-func TestFailedReadIsRepeated(t *testing.T) {
-	t.Parallel()
-	sim := newPageSim(t, 0)
-	sim.fill(5, always(0))
-	sim.wake()
-	sim.join(99, starts{0: 0})
-	for range 3 {
-		if !sim.ask() {
-			t.Fatal("the page that failed is not asked for again")
-		}
-		sim.fail()
-	}
-	sim.finish(100)
-}
-
-// TestWakeSurvivesTheGroupThatHeardIt: P-32. The sink that was ahead leaves with
-// the wake unused.
-func TestWakeSurvivesTheGroupThatHeardIt(t *testing.T) {
-	t.Parallel()
-	sim := newPageSim(t, 0)
-	sim.join(99, starts{0: 0})
-	sim.runDry(100)
-	sim.fill(5, always(0))
-	sim.join(99, starts{1: 5})
-	sim.fill(5, always(0))
-	sim.wake()
-	sim.leave(1)
-	sim.finish(100)
 }

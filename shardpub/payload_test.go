@@ -46,8 +46,8 @@ func oddPayloads() map[string]struct {
 		"looks wrapped":      {[]byte(`"aGVsbG8="`), true},
 		"looks marked":       {[]byte(`{"_suisha_payload":"base64","data":"aGVsbG8="}`), true},
 		"base64 of a letter": {[]byte(base64.StdEncoding.EncodeToString([]byte("x"))), false},
-		"big text":           {bytes.Repeat([]byte("0123456789abcdef"), 640<<10), false},
-		"big JSON":           {[]byte(`{"text":"` + strings.Repeat("0123456789abcdef", 640<<10) + `"}`), true},
+		"big text":           {bytes.Repeat([]byte("0123456789abcdef"), 64<<10), false},
+		"big JSON":           {[]byte(`{"text":"` + strings.Repeat("0123456789abcdef", 64<<10) + `"}`), true},
 	}
 }
 

@@ -37,6 +37,8 @@ type demo struct {
 
 	kill   verify.Kill // zero while nobody was killed
 	worked time.Duration
+
+	unclean error // what could not be cleaned up
 }
 
 const (
@@ -54,16 +56,17 @@ func (d *demo) run(ctx context.Context) (kept bool, err error) {
 		return false, err
 	}
 	d.sayRepository()
+	d.draw(screen.View{Task: "start", Unit: "PostgreSQL"})
 	server, err := pgserver.Open(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
+	defer func() { err = d.clean(err, server.Stop) }()
 	dsn, drop, err := d.createDatabase(ctx, server)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, drop()) }()
+	defer func() { err = d.clean(err, drop) }()
 	if err := d.load(ctx); err != nil {
 		return false, err
 	}
@@ -81,6 +84,13 @@ func (d *demo) run(ctx context.Context) (kept bool, err error) {
 		}
 	}
 	return d.judge(ctx)
+}
+
+// clean calls f and keeps its error apart, for those who were interrupted.
+func (d *demo) clean(err error, f func() error) error {
+	failed := f()
+	d.unclean = errors.Join(d.unclean, failed)
+	return errors.Join(err, failed)
 }
 
 // createDatabase makes the demo's database with all its tables, and sets pool.
@@ -111,6 +121,7 @@ func (d *demo) createDatabase(ctx context.Context, server *pgserver.Server) (dsn
 	if server.External() {
 		where = name + " on the server that " + pgserver.EnvURL + " names, dropped at the end"
 	}
+	d.screen.Clear()
 	d.fact("database", where)
 	return dsn, drop, nil
 }
@@ -167,8 +178,7 @@ func (d *demo) handle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.worked = time.Since(start)
-		if s.done >= int64(d.total()) || time.Since(story.moved) > patience {
+		if d.worked = story.moved.Sub(start); story.over(s) {
 			d.drawn = time.Time{}
 			d.show(s, 0)
 			d.screen.Keep()
@@ -192,7 +202,7 @@ func (d *demo) show(s sample, perSecond float64) {
 
 // event says what has happened, with its time.
 func (d *demo) event(format string, args ...any) {
-	d.screen.Say(fmt.Sprintf("%6.1f s  ", time.Since(d.began).Seconds()) + fmt.Sprintf(format, args...))
+	d.screen.Tell(fmt.Sprintf("%6.1f s  ", time.Since(d.began).Seconds()) + fmt.Sprintf(format, args...))
 }
 
 func (d *demo) fact(name, text string) { d.screen.Say(screen.Fact(name, text, d.style())) }

@@ -30,7 +30,7 @@ func TestDemoKeepsEveryPromiseThroughASIGKILL(t *testing.T) {
 		t.Fatalf("exit code %d", code)
 	}
 	for _, want := range []string{
-		"the history is tiny: ", "SIGKILL to worker", "worker 4 starts", "file changes and ", "The hottest files", "dir/caf%E9",
+		"the history is tiny: ", "SIGKILL to worker", "worker 4 starts", "file changes and ", "The ten hottest files", "dir/caf%E9",
 		"lost                 0", "out of order         0", "Every promise was kept",
 	} {
 		if !strings.Contains(out.String(), want) {

@@ -54,9 +54,13 @@ func run(ctx context.Context, o options, s *screen.Screen, tamper tamperer) int 
 	defer s.Close()
 	d := &demo{options: o, screen: s, tamper: tamper}
 	kept, err := d.run(ctx)
+	s.Keep()
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && d.unclean == nil:
 		s.Say("", "  Interrupted. Workers, database and files are gone.", "")
+		return exitInterrupted
+	case ctx.Err() != nil:
+		s.Say("", "  Interrupted, and not everything is gone: "+d.unclean.Error(), "")
 		return exitInterrupted
 	case err != nil:
 		s.Say("", "  It did not work: "+err.Error(), "")

@@ -22,6 +22,7 @@ var (
 const (
 	killShare    = 0.4         // of the work is done when a worker is killed
 	restartDelay = time.Second // from the kill until another is started
+	settleTime   = time.Second // for the last checkpoints, which follow the events
 )
 
 // plot is what happens to the workers, in three steps: one is killed, another
@@ -63,6 +64,15 @@ func (p *plot) next(ctx context.Context, s sample) error {
 		d.event("worker %d starts, pid %d", p.heir.number, p.heir.cmd.Process.Pid)
 	}
 	return err
+}
+
+// over reports whether all is counted and checkpointed, or nothing moves.
+func (p *plot) over(s sample) bool {
+	quiet := time.Since(p.moved)
+	if s.done < int64(p.demo.total()) {
+		return quiet > patience
+	}
+	return s.settled() || quiet > settleTime
 }
 
 func (p *plot) kill(ctx context.Context, victim *process, held []bucket) error {

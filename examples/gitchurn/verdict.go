@@ -102,7 +102,7 @@ func (r result) findings() []screen.Finding {
 		r.failoverFinding(),
 		{
 			Name: "throughput", Value: screen.Count(int64(float64(r.events())/max(r.worked.Seconds(), 0.001))) + "/s",
-			Notes: []string{fmt.Sprintf("events per second: all in %s, start and failover included", screen.Seconds(r.worked))},
+			Notes: []string{fmt.Sprintf("%s in %s, the failover included", screen.Counted(r.events(), "event", "events"), screen.Seconds(r.worked))},
 		},
 	}
 }
@@ -118,10 +118,10 @@ func (r result) kinds() string {
 func (r result) lostFinding() screen.Finding {
 	f := screen.Finding{Name: "lost", Value: screen.Count(r.lost()), Bad: r.lost() > 0}
 	if r.files.Rows > 0 {
-		f.Notes = append(f.Notes, screen.Counted(r.files.Rows, "file", "files")+" held against git log --numstat, read again")
+		f.Notes = append(f.Notes, screen.Counted(r.files.Rows, "file", "files")+" against git log --numstat, read again")
 	}
 	if r.orders.Rows > 0 {
-		f.Notes = append(f.Notes, screen.Counted(r.orders.Rows, "order", "orders")+" held against the rule that made them")
+		f.Notes = append(f.Notes, screen.Counted(r.orders.Rows, "order", "orders")+" against the rule that made them")
 	}
 	if broken := r.files.BrokenRows + r.orders.BrokenRows; broken > 0 {
 		f.Bad = true
@@ -145,12 +145,12 @@ func (r result) repeats() []string {
 	case all == 0:
 		return []string{"each event was handled exactly once"}
 	case all == explained:
-		return []string{r.killed + " had handled them since its last checkpoint; each is counted once"}
+		return []string{"not yet checkpointed by " + r.killed + "; counted once"}
 	default:
 		return []string{
-			screen.Count(explained) + " that the killed worker had handled since its last checkpoint",
-			screen.Count(all-explained) + " elsewhere: a lease or a drain ran out, as on a busy machine",
-			"each is counted once",
+			screen.Count(explained) + " not yet checkpointed by the killed worker",
+			screen.Count(all-explained) + " where a lease or a drain ran out: a busy machine",
+			"all of them counted once",
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (r result) failoverFinding() screen.Finding {
 	case r.moved == 0:
 		f.Value, f.Notes = "none", []string{fmt.Sprintf("the %s of %s had nothing left to do", screen.Counted(int64(r.held), "bucket", "buckets"), r.killed)}
 	default:
-		f.Notes = []string{fmt.Sprintf("from SIGKILL until the last of %s ran elsewhere", screen.Counted(int64(r.moved), "bucket", "buckets"))}
+		f.Notes = []string{fmt.Sprintf("from SIGKILL until %s ran elsewhere", screen.Counted(int64(r.moved), "bucket", "buckets"))}
 	}
 	return f
 }

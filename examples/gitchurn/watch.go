@@ -142,6 +142,18 @@ func (s *sample) add(row ownershipRow, o *observer) {
 	m.Buckets = append(m.Buckets, b)
 }
 
+// settled reports whether every bucket has all its events behind it.
+func (s *sample) settled() bool {
+	for _, m := range s.maps {
+		for _, b := range m.Buckets {
+			if b.Done < 1 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // owned is how many buckets each worker has.
 func (s *sample) owned() map[int]int {
 	out := map[int]int{}

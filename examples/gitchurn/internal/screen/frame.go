@@ -28,7 +28,10 @@ const (
 func Frame(v View, s Style) []string {
 	width := min(s.Width, mostWidth)
 	p := palette(s.Color)
-	lines := []string{"", margin + p.bar(v, width-len(margin)), ""}
+	lines := []string{"", margin + p.bar(v, width-len(margin))}
+	if len(v.Workers) > 0 {
+		lines = append(lines, "")
+	}
 	for _, w := range v.Workers {
 		lines = append(lines, margin+p.worker(w))
 	}
@@ -36,7 +39,6 @@ func Frame(v View, s Style) []string {
 		lines = append(lines, "")
 		lines = append(lines, p.ownership(m, width)...)
 	}
-	lines = append(lines, "")
 	if len(lines) > s.Height-1 {
 		lines = lines[:max(s.Height-1, 0)]
 	}
@@ -74,6 +76,9 @@ func (p palette) owner(number int, s string) string {
 
 // bar is the progress of the whole, with its numbers behind it.
 func (p palette) bar(v View, width int) string {
+	if v.Done == 0 && v.Total == 0 {
+		return fmt.Sprintf("%-*s %s", labelWidth, v.Task, v.Unit)
+	}
 	text := fmt.Sprintf("%3d %%   %s of %s %s", percent(share(v.Done, v.Total)), Count(v.Done), Count(v.Total), v.Unit)
 	if v.Total <= 0 {
 		text = fmt.Sprintf("        %s %s", Count(v.Done), v.Unit)

@@ -8,9 +8,12 @@ import (
 // Plain says a view in lines for a log: no colours, no cursor, nothing but ASCII.
 func Plain(v View) []string {
 	line := fmt.Sprintf("%6.1f s  %-8s", v.Elapsed.Seconds(), v.Task)
-	if v.Total > 0 {
+	switch {
+	case v.Done == 0 && v.Total == 0:
+		line += " " + v.Unit
+	case v.Total > 0:
 		line += fmt.Sprintf(" %3d %%  %s of %s %s", percent(share(v.Done, v.Total)), Count(v.Done), Count(v.Total), v.Unit)
-	} else {
+	default:
 		line += fmt.Sprintf("        %s %s", Count(v.Done), v.Unit)
 	}
 	if v.Rate > 0 {

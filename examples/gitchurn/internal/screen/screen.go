@@ -17,6 +17,7 @@ type Screen struct {
 	frame []string      // what is on the terminal now
 	last  time.Duration // when a log last got a view
 	any   bool          // the log has got one
+	told  bool          // Tell was called
 }
 
 // every is the time between two views in a log.
@@ -63,6 +64,15 @@ func (s *Screen) Say(lines ...string) {
 	for _, line := range lines {
 		fmt.Fprintln(s.out, line)
 	}
+}
+
+// Tell writes lines as Say does, and on a terminal a gap before the first.
+func (s *Screen) Tell(lines ...string) {
+	if s.size != nil && !s.told {
+		lines = append([]string{""}, lines...)
+	}
+	s.told = true
+	s.Say(lines...)
 }
 
 // Clear takes the last view away.

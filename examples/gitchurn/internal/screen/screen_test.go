@@ -75,6 +75,8 @@ func TestFramesLookAsDrawn(t *testing.T) {
 	for name, lines := range map[string][]string{
 		"frame":         screen.Frame(middle(), screen.Style{Width: 100, Height: 40}),
 		"frame-color":   screen.Frame(middle(), screen.Style{Width: 100, Height: 40, Color: true}),
+		"frame-start":   screen.Frame(screen.View{Task: "start", Unit: "PostgreSQL"}, screen.Style{Width: 80, Height: 24}),
+		"plain-start":   screen.Plain(screen.View{Task: "start", Unit: "PostgreSQL"}),
 		"frame-80":      screen.Frame(middle(), screen.Style{Width: 80, Height: 24}),
 		"frame-narrow":  screen.Frame(middle(), screen.Style{Width: 50, Height: 14, Color: true}),
 		"frame-unknown": screen.Frame(unknown, screen.Style{Width: 80, Height: 24}),
@@ -97,7 +99,9 @@ func TestTerminalIsRedrawnInPlaceAndLinesStayAboveIt(t *testing.T) {
 		s.Draw(v)
 		v.Done = 5
 		s.Draw(v)
-		s.Say("worker 2 was killed")
+		s.Say("three workers")
+		s.Tell("worker 2 was killed")
+		s.Tell("worker 4 was started")
 		s.Keep()
 		s.Say("the end")
 		s.Close()

@@ -8,7 +8,8 @@ import "time"
 type View struct {
 	// Task says what the bar counts.
 	Task string
-	// Done of Total units are done. A Total of zero is not known.
+	// Done of Total units are done. A Total of zero is not known; with nothing
+	// done, either, only Task and Unit are shown.
 	Done, Total int64
 	// Unit names what is counted, in the plural.
 	Unit string

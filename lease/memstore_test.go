@@ -1,0 +1,229 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/suisha-go/suisha/lease"
+)
+
+// table is the shard rows and the presence of one subscription in memory, for
+// tests in a bubble: its clock is the bubble's.
+type table struct {
+	mu       sync.Mutex
+	rows     []memRow
+	workers  map[uuid.UUID]*memWorker
+	heard    []func() // who listens
+	beats    int
+	claimed  int
+	claimLog []lease.Claim
+}
+
+type memRow struct {
+	owner  uuid.UUID
+	expiry time.Time
+}
+
+type memWorker struct {
+	weight           int
+	leaving, session bool
+	giving           []int
+	heartbeat        time.Time
+	expires          time.Time
+}
+
+func newTable(n int) *table {
+	return &table{rows: make([]memRow, n), workers: map[uuid.UUID]*memWorker{}}
+}
+
+func (m *table) listen(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.heard = append(m.heard, f)
+}
+
+// notify tells everybody. The caller holds mu.
+func (m *table) notify() {
+	for _, f := range m.heard {
+		f()
+	}
+}
+
+func (m *table) owners() []uuid.UUID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]uuid.UUID, len(m.rows))
+	for b, r := range m.rows {
+		out[b] = r.owner
+	}
+	return out
+}
+
+func (m *table) counts() map[uuid.UUID]int {
+	out := map[uuid.UUID]int{}
+	for _, o := range m.owners() {
+		out[o]++
+	}
+	return out
+}
+
+func (m *table) beatCount() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.beats
+}
+
+// line is one worker's way to the table.
+type line struct {
+	*table
+	mu   sync.Mutex
+	cut  bool
+	fail error
+}
+
+func (l *line) set(cut bool, fail error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut, l.fail = cut, fail
+}
+
+// reach fails, or hangs until the deadline while the line is cut.
+func (l *line) reach(ctx context.Context) error {
+	l.mu.Lock()
+	cut, fail := l.cut, l.fail
+	l.mu.Unlock()
+	if cut {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return fail
+}
+
+func (l *line) Join(ctx context.Context, p lease.Presence) error {
+	if err := l.reach(ctx); err != nil {
+		return err
+	}
+	m := l.table
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.workers[p.Identity.Worker] = &memWorker{weight: p.Weight, session: p.Identity.Session, heartbeat: now, expires: now.Add(p.TTL)}
+	m.notify()
+	return nil
+}
+
+func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
+	if err := l.reach(ctx); err != nil {
+		return lease.Snapshot{}, err
+	}
+	m := l.table
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beats++
+	now := time.Now()
+	var s lease.Snapshot
+	if w := m.workers[b.Worker]; w != nil {
+		s.Joined = true
+		w.heartbeat, w.expires = now, now.Add(b.TTL)
+		w.weight, w.leaving, w.session, w.giving = b.Weight, b.Leaving, b.Session, slices.Clone(b.Giving)
+	}
+	for _, bucket := range b.Renew {
+		if m.rows[bucket].owner == b.Worker {
+			m.rows[bucket].expiry = now.Add(b.TTL)
+			s.Renewed = append(s.Renewed, bucket)
+		}
+	}
+	for id, w := range m.workers {
+		s.Workers = append(s.Workers, lease.Worker{
+			ID: id, Weight: w.weight, Leaving: w.leaving, Session: w.session, Giving: w.giving,
+			Left: w.expires.Sub(now), Age: now.Sub(w.heartbeat),
+		})
+	}
+	slices.SortFunc(s.Workers, func(a, b lease.Worker) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	for bucket, r := range m.rows {
+		row := lease.Row{Bucket: bucket, Owner: r.owner}
+		if r.owner != uuid.Nil {
+			row.Expiry, row.Left = r.expiry.UnixMicro(), r.expiry.Sub(now)
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	return s, nil
+}
+
+func (l *line) Give(ctx context.Context, g lease.Giving) error {
+	if err := l.reach(ctx); err != nil {
+		return err
+	}
+	l.table.mu.Lock()
+	defer l.table.mu.Unlock()
+	if w := l.workers[g.Worker]; w != nil {
+		w.giving = slices.Clone(g.Buckets)
+	}
+	return nil
+}
+
+func (l *line) Claim(ctx context.Context, c lease.Claim) ([]int, error) {
+	if err := l.reach(ctx); err != nil {
+		return nil, err
+	}
+	m := l.table
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	var got []int
+	for _, w := range c.Wanted {
+		r := &m.rows[w.Bucket]
+		if r.owner == uuid.Nil || r.owner == c.Worker || r.owner == w.Expected && r.expiry.Before(now) {
+			*r = memRow{owner: c.Worker, expiry: now.Add(c.TTL)}
+			got = append(got, w.Bucket)
+		}
+	}
+	m.claimed += len(got)
+	m.claimLog = append(m.claimLog, c)
+	return got, nil
+}
+
+func (l *line) Release(ctx context.Context, r lease.Release) ([]int, error) {
+	if err := l.reach(ctx); err != nil {
+		return nil, err
+	}
+	m := l.table
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var got []int
+	for _, b := range r.Buckets {
+		if m.rows[b].owner == r.Worker {
+			m.rows[b] = memRow{}
+			got = append(got, b)
+		}
+	}
+	if len(got) > 0 {
+		m.notify()
+	}
+	return got, nil
+}
+
+func (l *line) Leave(ctx context.Context, _ string, worker uuid.UUID) error {
+	if err := l.reach(ctx); err != nil {
+		return err
+	}
+	m := l.table
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.ContainsFunc(m.rows, func(r memRow) bool { return r.owner == worker }) {
+		if w := m.workers[worker]; w != nil {
+			w.leaving = true
+		}
+	} else {
+		delete(m.workers, worker)
+	}
+	m.notify()
+	return nil
+}
+
+var errDown = errors.New("the database is down")
