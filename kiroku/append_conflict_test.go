@@ -120,6 +120,8 @@ func TestAConflictLeavesTheCallersTransactionAlive(t *testing.T) {
 	}
 }
 
+// A stream that somebody else creates is invisible to a statement that began
+// before; the next one sees it, also in a transaction.
 func TestALostCreationIsTriedAgainInATransaction(t *testing.T) {
 	t.Parallel()
 	pool := store(t)
@@ -163,6 +165,8 @@ func TestALostCreationIsTriedAgainInATransaction(t *testing.T) {
 	wantDenseLog(t, pool)
 }
 
+// Of two new streams one is created and the other lost: the statement takes
+// itself back. In a transaction that aborts it; outside it is tried again.
 func TestAHalfLostCreationWritesNothing(t *testing.T) {
 	t.Parallel()
 	pool := store(t)
@@ -210,6 +214,7 @@ func TestAHalfLostCreationWritesNothing(t *testing.T) {
 	}
 }
 
+// In a transaction of another isolation level a lost race is the server's error.
 func TestALostRaceInAStrictTransactionIsTransient(t *testing.T) {
 	t.Parallel()
 	pool := store(t)

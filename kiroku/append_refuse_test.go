@@ -84,6 +84,7 @@ func TestAppendRefusesBeforeAnySQL(t *testing.T) {
 	}
 }
 
+// noDatabase fails the test when it is used.
 type noDatabase struct{ t *testing.T }
 
 func (d noDatabase) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
@@ -132,6 +133,7 @@ func TestNamesAtTheEdgesAreNames(t *testing.T) {
 	}
 }
 
+// A later kiroku may check what we do not write: an error that says so.
 func TestACheckOfALaterKirokuIsNamed(t *testing.T) {
 	t.Parallel()
 	pool := store(t)

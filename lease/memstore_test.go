@@ -81,9 +81,10 @@ func (m *table) beatCount() int {
 // line is one worker's way to the table.
 type line struct {
 	*table
-	mu   sync.Mutex
-	cut  bool
-	fail error
+	latency time.Duration
+	mu      sync.Mutex
+	cut     bool
+	fail    error
 }
 
 func (l *line) set(cut bool, fail error) {
@@ -94,6 +95,9 @@ func (l *line) set(cut bool, fail error) {
 
 // reach fails, or hangs until the deadline while the line is cut.
 func (l *line) reach(ctx context.Context) error {
+	if l.latency > 0 {
+		time.Sleep(l.latency)
+	}
 	l.mu.Lock()
 	cut, fail := l.cut, l.fail
 	l.mu.Unlock()

@@ -111,7 +111,11 @@ func (p *player) do(command string, args []string) {
 	case "start":
 		for _, who := range args {
 			p.names = append(p.names, who)
-			p.workers[who] = p.start(who[0], p.hanging(who))
+			w := p.add(who[0], p.hanging(who))
+			// Each its own, so that no two ever do something at the same instant:
+			// what is seen is the same in every run.
+			p.lines[w].latency = time.Millisecond + time.Duration(who[0])*7001*time.Nanosecond
+			p.workers[who] = w.start(p.t)
 		}
 		slices.Sort(p.names)
 	case "stop":

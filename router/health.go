@@ -100,9 +100,6 @@ func (p Problem) String() string {
 	return s.String()
 }
 
-// ownersTimeout is how long Health waits for a connection and the answer.
-const ownersTimeout = time.Second
-
 // Health tells what is wrong, from memory, except for buckets that nobody owns:
 // those are asked for in the database, for at most 1 s or until ctx ends. It may
 // be called at any time; it changes nothing, and a Worker goes on by itself when

@@ -7,16 +7,24 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/suisha-go/suisha/internal/clock"
 	"github.com/suisha-go/suisha/shardpub"
 )
 
-// unowned finds the buckets that no live worker has had for two intervals.
+// unowned finds the buckets that no live worker has had for two intervals, this
+// one having run for as long. It asks on the caller's pool, in a second at most.
 func (w *Worker) unowned(ctx context.Context, statuses []shardpub.SubscriptionStatus, now time.Time) ([]Problem, error) {
+	grace := 2 * w.cfg.Node.Lease.WithDefaults().RenewInterval
+	if clock.Elapsed(w.startedAt, now) < grace {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, ownersTimeout)
 	defer cancel()
-	grace := 2 * w.cfg.Node.Lease.WithDefaults().RenewInterval
 	var out []Problem
 	for _, s := range statuses {
+		if s.Lease.LastBeat.IsZero() {
+			continue // subscribed just now
+		}
 		buckets, err := w.unownedOf(ctx, s.Subscription, s.Shards, grace)
 		if err != nil {
 			return out, fmt.Errorf("router: owners of %q: %w", s.Subscription, err)
@@ -28,6 +36,9 @@ func (w *Worker) unowned(ctx context.Context, statuses []shardpub.SubscriptionSt
 	}
 	return out, nil
 }
+
+// ownersTimeout is how long Health waits for a connection and the answer.
+const ownersTimeout = time.Second
 
 type unownedBucket struct {
 	Bucket int

@@ -76,7 +76,7 @@ type SubscriberConfig struct {
 
 	// Shards is the number of buckets that a subscription is cut into: the most
 	// workers that can share it, and with Concurrency the most events in flight.
-	// It is fixed per subscription. Required, 1 to 32767.
+	// It is fixed per subscription. Required, 1 to 4096.
 	Shards int
 
 	// Concurrency is how many streams of one bucket may be in flight at once.
@@ -202,8 +202,8 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// maxShards keeps shard numbers far inside PostgreSQL's integer.
-const maxShards = 32767
+// maxShards is what leases take.
+const maxShards = 4096
 
 // Validate reports every option that cannot be worked with, joined; each is a
 // *ConfigError. Defaults count as set.

@@ -166,10 +166,11 @@ func setLockTimeout(ctx context.Context, tx pgx.Tx, value string) (before string
 	return before, nil
 }
 
-// publishError says what failed. An append that was cut short by its context
-// says so, however the driver puts it.
+// publishError says what failed. A connection that is configured to wait for
+// the server's answer to a cancel request brings that instead of the context's
+// error.
 func publishError(ctx context.Context, topic string, err error) error {
-	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
+	if cause := ctx.Err(); cause != nil && stateOf(err) == stateCanceled {
 		return fmt.Errorf("shardpub: publish to %q: %w: %w", topic, cause, err)
 	}
 	return fmt.Errorf("shardpub: publish to %q: %w", topic, err)

@@ -8,8 +8,11 @@ import (
 	"github.com/suisha-go/suisha/kiroku"
 )
 
-// stateConflict is what publish_append.sql raises, and nothing else in it.
-const stateConflict = "22023"
+const (
+	// stateConflict is what publish_append.sql raises, and nothing else in it.
+	stateConflict = "22023"
+	stateCanceled = "57014"
+)
 
 var (
 	// ErrPublisherClosed: the Publisher was closed; make a new one.

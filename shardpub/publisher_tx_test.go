@@ -8,6 +8,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/internal/pgtest"
 	"github.com/suisha-go/suisha/kiroku"
@@ -36,26 +39,37 @@ func TestPublishHonoursTheDeadline(t *testing.T) {
 	}
 }
 
+// However the connection is configured to cancel.
 func TestPublishIsCancelledOnTheServer(t *testing.T) {
 	t.Parallel()
-	pool := storePool(t)
-	pub := newPublisher(t, pool, shardpub.PublisherConfig{OnPublished: func(context.Context, string, []kiroku.Appended) {
-		t.Error("OnPublished after a failure")
-	}})
-	release := holdTheLog(t, pool)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	result := make(chan error, 1)
-	go func() { result <- pub.Publish("orders", message.NewMessageWithContext(ctx, "m1", nil)) }()
-	eventually(t, pool, "the append waits", aWriterWaits)
-	cancel()
-	if err := <-result; !errors.Is(err, context.Canceled) {
-		t.Errorf("%v, want Canceled", err)
+	base := storePool(t)
+	cfg := base.Config()
+	cfg.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: 10 * time.Second}
 	}
-	eventually(t, pool, "the append is cancelled on the server", noWriterWaits)
-	release()
-	if head := headOf(t, pool); head != 0 {
-		t.Errorf("head %d: something was appended", head)
+	patient, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer patient.Close()
+	for name, pool := range map[string]*pgxpool.Pool{"deadline": base, "cancel request": patient} {
+		pub := newPublisher(t, pool, shardpub.PublisherConfig{OnPublished: func(context.Context, string, []kiroku.Appended) {
+			t.Error("OnPublished after a failure")
+		}})
+		release := holdTheLog(t, base)
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- pub.Publish("orders", message.NewMessageWithContext(ctx, "m1", nil)) }()
+		eventually(t, base, "the append waits", aWriterWaits)
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, want Canceled", name, err)
+		}
+		eventually(t, base, "the append is cancelled on the server", noWriterWaits)
+		release()
+		if head := headOf(t, base); head != 0 {
+			t.Errorf("%s: head %d: something was appended", name, head)
+		}
 	}
 }
 

@@ -327,6 +327,14 @@ func (d *diary) note(msg *message.Message) shardpub.Delivery {
 	return delivery
 }
 
+// handleWith notes each message and is content.
+func handleWith(d *diary) func(*message.Message) error {
+	return func(msg *message.Message) error {
+		d.note(msg)
+		return nil
+	}
+}
+
 func (d *diary) all() []shardpub.Delivery {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // small is a run of a few seconds.
 func small(repo string) options {
-	return options{repo: repo, workers: 3, buckets: 12, fill: 4_000}
+	return options{repo: repo, workers: 3, buckets: 12, fill: 3_000}
 }
 
 func TestOptionsComeFromFlagsThenEnvironmentThenDefaults(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -108,11 +109,11 @@ func (r result) findings() []screen.Finding {
 }
 
 func (r result) kinds() string {
-	kinds := screen.Counted(r.files.Events, "file change", "file changes")
-	if r.orders.Rows > 0 {
-		kinds += " and " + screen.Counted(r.orders.Events, "order line", "order lines")
+	if r.orders.Rows == 0 {
+		return "one for each file that each commit changed"
 	}
-	return kinds
+	return screen.Counted(r.files.Events, "file change", "file changes") + " and " +
+		screen.Counted(r.orders.Events, "order line", "order lines")
 }
 
 func (r result) lostFinding() screen.Finding {
@@ -126,7 +127,7 @@ func (r result) lostFinding() screen.Finding {
 	if broken := r.files.BrokenRows + r.orders.BrokenRows; broken > 0 {
 		f.Bad = true
 		f.Notes = append(f.Notes, screen.Counted(broken, "row is", "rows are")+" wrong:")
-		f.Notes = append(f.Notes, first(append(r.files.Broken, r.orders.Broken...), mostNamed)...)
+		f.Notes = append(f.Notes, first(slices.Concat(r.files.Broken, r.orders.Broken), mostNamed)...)
 	}
 	if r.deadLetters > 0 {
 		f.Notes = append(f.Notes, screen.Counted(r.deadLetters, "event was", "events were")+" given up: "+r.deadReason)
