@@ -155,7 +155,7 @@ func TestHealthTellsThatTheLogCannotBeRead(t *testing.T) {
 		t.Errorf("problem: %+v", p)
 	}
 	exec(t, pool, "alter table kiroku.hidden rename to stream_events")
-	healthy(t, w)
+	waitFor(t, w, "billing", add(t, pool, "orders-1", 1))
 }
 
 func TestHealthTellsThatTheSessionAndTheHeartbeatAreLost(t *testing.T) {

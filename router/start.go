@@ -146,4 +146,3 @@ func (w *Worker) launch(ctx context.Context) error {
 		return fmt.Errorf("router: start: %w", err)
 	}
 }
-

@@ -133,4 +133,3 @@ func (w *Worker) endUnstarted() {
 	w.err = errors.Join(w.drainErrors(), w.node.Close())
 	close(w.done)
 }
-

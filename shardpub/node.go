@@ -297,9 +297,10 @@ func (n *Node) checkpointInterval() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.interval == 0 {
-		n.interval = DefaultCheckpointInterval
 		for s := range n.subs {
-			n.interval = min(n.interval, s.cfg.CheckpointInterval)
+			if n.interval == 0 || s.cfg.CheckpointInterval < n.interval {
+				n.interval = s.cfg.CheckpointInterval
+			}
 		}
 	}
 	return n.interval

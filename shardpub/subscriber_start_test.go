@@ -267,27 +267,18 @@ func TestEveryBucketHasItsCheckpointOnceSubscribeReturns(t *testing.T) {
 func TestFromHeadStartsAllBucketsAtOneCut(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.appendRound(orders, 40)
-	stop := make(chan struct{})
-	var appending sync.WaitGroup
-	appending.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				r.appendRound(orders, 40)
-			}
-		}
-	})
 	sub := r.subscriber(shards(8), func(c *shardpub.SubscriberConfig) { c.Start = shardpub.FromHead() })
-	if err := sub.SubscribeInitialize(orders); err != nil {
+	r.appendRound(orders, 40)
+	started := make(chan error, 1)
+	go func() { started <- sub.SubscribeInitialize(orders) }()
+	for len(started) == 0 {
+		r.appendRound(orders, 40)
+	}
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
 	cuts := ask[int](r, `select count(distinct last_seen) from kiroku.subscriptions`)
 	cut := r.checkpoint(0)
-	close(stop)
-	appending.Wait()
 	r.appendRound(orders, 40)
 	if cuts != 1 || cut < 40 {
 		t.Fatalf("%d cuts, at %d", cuts, cut)

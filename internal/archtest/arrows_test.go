@@ -109,12 +109,26 @@ func denialFaults(name string, imports []string) []string {
 		}
 	}
 	for _, path := range imports {
-		if (path == "testing" || below(path) == "internal/pgtest") && name != "internal/pgtest" {
-			faults = append(faults, fmt.Sprintf("%s imports %s: tests only", name, path))
-		}
 		if within(name, []string{"examples"}) && within(path, []string{module + "/internal"}) && below(path) != "internal/pgserver" {
 			faults = append(faults, fmt.Sprintf("%s imports %s: an example shows what users can write", name, path))
 		}
+	}
+	return faults
+}
+
+// testOnlyFaults judges a package that helps tests: only tests import it.
+func testOnlyFaults(p listed, all []listed) []string {
+	if !slices.Contains(p.Imports, "testing") {
+		return nil
+	}
+	var faults []string
+	for _, other := range all {
+		if slices.Contains(other.Imports, p.ImportPath) && !slices.Contains(other.Imports, "testing") {
+			faults = append(faults, fmt.Sprintf("%s imports %s, which imports testing: tests only", other.name(), p.name()))
+		}
+	}
+	if within(p.name(), library) || p.Name == "main" {
+		faults = append(faults, fmt.Sprintf("%s imports testing: tests only", p.name()))
 	}
 	return faults
 }
@@ -124,8 +138,13 @@ func TestArrowsPointDown(t *testing.T) {
 	for _, p := range packages(t) {
 		faults := arrowFaults(p.name(), p.Imports, false)
 		faults = append(faults, arrowFaults(p.name(), p.TestImports, true)...)
-		faults = append(faults, arrowFaults(p.name(), p.XTestImports, true)...)
+		if _, rank, _ := place(p.name()); rank < ranks["shardpub"] {
+			// Above, an external test may look at its package from where users
+			// stand.
+			faults = append(faults, arrowFaults(p.name(), p.XTestImports, true)...)
+		}
 		faults = append(faults, denialFaults(p.name(), p.Imports)...)
+		faults = append(faults, testOnlyFaults(p, packages(t))...)
 		for _, f := range faults {
 			t.Error(f)
 		}
@@ -165,7 +184,6 @@ func TestPlantedArrowsAreReported(t *testing.T) {
 		{"internal/outcome", module + "/internal/clock", false, false},
 		{"router", module + "/internal/pgserver", false, false},
 		{"router", module + "/internal/pgtest", false, false},
-		{"router", "testing", false, false},
 		{"router", "math/rand", false, false},
 		{"router", "math/rand/v2", false, true},
 		{"kiroku", module + "/internal/pgtest", true, true},
@@ -181,6 +199,27 @@ func TestPlantedArrowsAreReported(t *testing.T) {
 		}
 		if (len(faults) == 0) != tt.ok {
 			t.Errorf("%s → %s (test %v): got %q, want ok = %v", tt.from, tt.to, tt.test, faults, tt.ok)
+		}
+	}
+}
+
+func TestPlantedTestHelpersAreReported(t *testing.T) {
+	t.Parallel()
+	helper := listed{ImportPath: module + "/examples/x/fixture", Name: "fixture", Imports: []string{"testing"}}
+	tests := []struct {
+		name string
+		p    listed
+		by   listed
+		ok   bool
+	}{
+		{"a helper of tests", helper, listed{ImportPath: module + "/examples/x", XTestImports: []string{helper.ImportPath}}, true},
+		{"a helper of a helper", helper, listed{ImportPath: module + "/examples/y", Imports: []string{helper.ImportPath, "testing"}}, true},
+		{"a helper in a program", helper, listed{ImportPath: module + "/examples/x", Imports: []string{helper.ImportPath}}, false},
+		{"the library", listed{ImportPath: module + "/router", Imports: []string{"testing"}}, listed{}, false},
+	}
+	for _, tt := range tests {
+		if got := testOnlyFaults(tt.p, []listed{tt.p, tt.by}); (len(got) == 0) != tt.ok {
+			t.Errorf("%s: got %q, want ok = %v", tt.name, got, tt.ok)
 		}
 	}
 }
