@@ -3,7 +3,9 @@ package lease
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 )
@@ -89,19 +91,26 @@ func (c Config) Validate() error {
 	bad(c.TTL <= 0 || c.Margin <= 0 || c.RenewInterval <= 0 || c.Margin < c.TTL-c.RenewInterval, "Margin", c.Margin,
 		fmt.Sprintf("must be below TTL - RenewInterval (%v), or every lease is distrusted before its renewal", c.TTL-c.RenewInterval))
 	bad(c.Weight >= 1 && c.Weight <= maxWeight, "Weight", c.Weight, "must be 1 to 1000")
+	for key, value := range c.Labels {
+		bad(storable(key) && storable(value), "Labels", key+"="+value, "must be UTF-8 without zero bytes")
+	}
 	return errors.Join(errs...)
 }
+
+// storable: PostgreSQL's text takes it.
+func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
 // Subscription is what a name means (P-1). It is fixed: a name belongs to one
 // target, one number of shards and one filter.
 type Subscription struct {
 	// Name is the subscription's name, up to 512 bytes.
 	Name string
-	// Target is the category it reads, or "$all".
+	// Target is the category it reads, up to 512 bytes, or "$all".
 	Target string
-	// Filter names what it leaves out of the target; empty for nothing.
+	// Filter names what it leaves out of the target, up to 512 bytes; empty for
+	// nothing.
 	Filter string
-	// Shards is the number of its buckets.
+	// Shards is the number of its buckets, up to 4096.
 	Shards int
 }
 
@@ -109,12 +118,16 @@ type Subscription struct {
 // [Config.Validate].
 func (s Subscription) Validate() error {
 	var errs []error
-	if s.Name == "" || len(s.Name) > maxNameLength {
-		errs = append(errs, &ConfigError{Field: "Name", Value: s.Name, Rule: "must have 1 to 512 bytes"})
+	text := func(field, value string, least int) {
+		if len(value) < least || len(value) > maxNameLength || !storable(value) {
+			errs = append(errs, &ConfigError{
+				Field: field, Value: value, Rule: fmt.Sprintf("must have %d to %d bytes of UTF-8 without zero bytes", least, maxNameLength),
+			})
+		}
 	}
-	if s.Target == "" || len(s.Target) > maxNameLength {
-		errs = append(errs, &ConfigError{Field: "Target", Value: s.Target, Rule: "must have 1 to 512 bytes"})
-	}
+	text("Name", s.Name, 1)
+	text("Target", s.Target, 1)
+	text("Filter", s.Filter, 0)
 	if s.Shards < 1 || s.Shards > maxShards {
 		errs = append(errs, &ConfigError{Field: "Shards", Value: s.Shards, Rule: "must be 1 to 4096"})
 	}

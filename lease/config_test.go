@@ -46,11 +46,22 @@ func TestValidate(t *testing.T) { // T-01, S-03, cases 3
 		{"a margin that distrusts every lease", lease.Config{Margin: 20 * s}, []string{"Margin"}},
 		{"negative weight", lease.Config{Weight: -1}, []string{"Weight"}},
 		{"too much weight", lease.Config{Weight: 1001}, []string{"Weight"}},
+		{"a label that cannot be stored", lease.Config{Labels: map[string]string{"zone": "a\x00b"}}, []string{"Labels"}},
 		{"all at once", lease.Config{TTL: -s, RenewInterval: -s, Margin: -s, Weight: -1}, []string{"TTL", "RenewInterval", "Margin", "Weight"}},
 	}
 	for _, test := range tests {
 		if got := fields(test.cfg.Validate()); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestSubscriptionRefusesWhatPostgresCannotStore(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"a\x00", "\xff", strings.Repeat("x", 513)} {
+		s := lease.Subscription{Name: bad, Target: bad, Filter: bad, Shards: 1}
+		if got := fields(s.Validate()); !slices.Equal(got, []string{"Name", "Target", "Filter"}) {
+			t.Errorf("%q: %v", bad, got)
 		}
 	}
 }

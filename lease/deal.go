@@ -192,14 +192,14 @@ func (t *table) due(self uuid.UUID) []Due {
 		if t.seats[i].member.ID == self {
 			continue
 		}
-		any, free := false, false
+		some, free := false, false
 		for _, c := range t.pool {
 			if c.receiver == i && c.lease.claimable() {
-				any = true
+				some = true
 				free = free || c.lease.State == Free
 			}
 		}
-		if any {
+		if some {
 			due = append(due, Due{Member: t.seats[i].member.ID, Free: free})
 		}
 	}

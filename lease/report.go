@@ -99,7 +99,7 @@ func (r *reporter) drain(idle chan struct{}) {
 		r.mu.Lock()
 		c := r.queue[0]
 		r.mu.Unlock()
-		r.make(c)
+		r.run(c)
 		r.mu.Lock()
 		r.queue = r.queue[1:]
 		empty := len(r.queue) == 0
@@ -110,9 +110,9 @@ func (r *reporter) drain(idle chan struct{}) {
 	}
 }
 
-// make survives a panic of the hook. OnError hears of a panic of Observe; of its
+// run survives a panic of the hook. OnError hears of a panic of Observe; of its
 // own nobody is left to tell.
-func (r *reporter) make(c call) {
+func (r *reporter) run(c call) {
 	defer func() {
 		if v := recover(); v != nil && c.error == nil {
 			r.error(c.ctx, &HookError{Hook: c.hook, Value: v})

@@ -218,6 +218,18 @@ func TestMiddlewareBetweenMayChangeOrSwallowTheError(t *testing.T) {
 		t.Errorf("outcome %+v, error %v", got, err)
 	}
 
+	translate := func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			_, _ = h(msg)
+			return nil, errInvalid
+		}
+	}
+	msg, slot = delivery(t, nil)
+	_, _ = chain(returning(middleware.Permanent(errBoom)), middleware.DeadLetter(knowsInvalid), translate, middleware.Mark())(msg)
+	if got = slot.Freeze(); got.Classified || got.Reason.Detail != "boom" {
+		t.Errorf("a classifier outside outranked Permanent inside: %+v", got)
+	}
+
 	queue, err := wm.PoisonQueue(shardpub.NewDeadLetterPublisher(), "dead_letters")
 	if err != nil {
 		t.Fatal(err)

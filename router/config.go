@@ -24,7 +24,7 @@ const DefaultStuckAfter = time.Minute
 type Config struct {
 	// Shards is the number of buckets that each subscription is cut into: the most
 	// processes that can share it. It is fixed for the life of a subscription.
-	// Required, 1 to 32767.
+	// Required, 1 to 4096.
 	Shards int
 
 	// Concurrency is how many streams of one bucket may be handled at once.

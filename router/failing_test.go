@@ -57,7 +57,8 @@ func failingHandlers(tb testing.TB) map[string]failing {
 	}
 	retry := wm.Retry{MaxRetries: 3, InitialInterval: time.Millisecond}.Middleware
 	delay := &wm.DelayOnError{InitialInterval: 60 * time.Millisecond, MaxInterval: time.Second, Multiplier: 2}
-	poisoned := map[string]string{"poison_topic": "parked", wm.PoisonedTopicKey: "orders"}
+	// Only the innermost mark knows the type of an error that PoisonQueue swallows.
+	poisoned := map[string]string{"poison_topic": "parked", wm.PoisonedTopicKey: "orders", "error_type": "*errors.errorString"}
 	classify := func(err error) (string, bool) { return "unknown currency", errors.Is(err, errBoom) }
 	return map[string]failing{
 		"none": {handle: boom, calls: 2, attempts: 2, summary: exhausted, lastError: "boom"},

@@ -14,6 +14,7 @@ import (
 	"github.com/suisha-go/suisha/internal/pgtest"
 	"github.com/suisha-go/suisha/kiroku"
 	"github.com/suisha-go/suisha/lease"
+	"github.com/suisha-go/suisha/middleware"
 	"github.com/suisha-go/suisha/router"
 	"github.com/suisha-go/suisha/shardpub"
 )
@@ -259,5 +260,25 @@ func TestHealthTellsThatABucketBacksOff(t *testing.T) {
 		t.Errorf("problem: %+v", p)
 	}
 	waitFor(t, w, "billing", last)
+	healthy(t, w)
+}
+
+func TestAnEventThatWaitsForItsRetryIsNotStuck(t *testing.T) {
+	t.Parallel()
+	pool := database(t)
+	cfg := quick(1)
+	cfg.StuckAfter = 20 * time.Millisecond
+	w := newWorker(t, pool, cfg)
+	var made calls
+	w.AddConsumerHandler("billing", "orders", func(*message.Message) error {
+		made.note("billing")
+		return middleware.RetryAfter(errBoom, time.Hour)
+	})
+	add(t, pool, "orders-1", 1)
+	start(t, w)
+	eventually(t, "the event has waited for long", func() bool {
+		at := made.of("billing")
+		return len(at) > 0 && time.Since(at[0]) > 10*cfg.StuckAfter
+	})
 	healthy(t, w)
 }

@@ -49,7 +49,40 @@ func (n *Node) tryEnsure(ctx context.Context, cfg *SubscriberConfig, name, topic
 		if err := lease.Ensure(ctx, tx, spec); err != nil {
 			return err
 		}
+		if err := checkGrants(ctx, tx); err != nil {
+			return err
+		}
 		_, err := kiroku.SeedCheckpoints(ctx, tx, name, cfg.Shards, cfg.Start)
 		return err
 	})
+}
+
+// checkGrants finds at the start what the role will lack later: for its beats,
+// its pages, or its first dead letter (P-4).
+func checkGrants(ctx context.Context, tx pgx.Tx) error {
+	err := kiroku.CheckGrants(ctx, tx, false)
+	var missing *kiroku.GrantError
+	if err != nil && !errors.As(err, &missing) {
+		return err
+	}
+	problems := []error{err}
+	rows, err := tx.Query(ctx, missingGrantsSQL)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var object, privilege string
+		if err := rows.Scan(&object, &privilege); err != nil {
+			return err
+		}
+		problems = append(problems, fmt.Errorf("no privilege %s on %s", privilege, object))
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	if err := errors.Join(problems...); err != nil {
+		return &GrantError{Err: err}
+	}
+	return nil
 }

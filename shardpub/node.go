@@ -20,9 +20,6 @@ import (
 	"github.com/suisha-go/suisha/lease"
 )
 
-// rebalanceChannel is notified when a worker joins or leaves, or a bucket is released.
-const rebalanceChannel = "keiro_shard_rebalance"
-
 // NodeConfig configures a [Node]. The zero value of every option is its default.
 type NodeConfig struct {
 	// Lease says how long leases last and how often they are renewed.
@@ -167,7 +164,7 @@ func (n *Node) start() error {
 	}
 	n.session = session.New(session.Config{
 		Connect:   n.connect,
-		Channels:  []string{kiroku.Channel, rebalanceChannel},
+		Channels:  []string{kiroku.Channel, lease.Channel},
 		OnNotify:  n.notified,
 		OnConnect: func(context.Context, *pgx.Conn) error { n.reconnected(); return nil },
 		OnError:   func(err error) { n.failed(&SessionError{Err: err}) },
@@ -192,14 +189,8 @@ func (n *Node) poolConfig() *pgxpool.Config {
 	cfg.BeforeAcquire, cfg.PrepareConn, cfg.AfterRelease, cfg.BeforeClose = nil, nil, nil, nil //nolint:staticcheck // BeforeAcquire is deprecated and still the caller's
 	after := cfg.AfterConnect
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if after != nil {
-			if err := after(ctx, conn); err != nil {
-				return err
-			}
-		}
 		n.feed.suspect()
-		_, err := conn.Exec(ctx, settingsSQL)
-		return err
+		return setUp(ctx, conn, after)
 	}
 	return cfg
 }
@@ -225,17 +216,29 @@ func (n *Node) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := conn.Exec(ctx, settingsSQL); err != nil {
+	if err := setUp(ctx, conn, pool.AfterConnect); err != nil {
 		_ = conn.Close(ctx)
 		return nil, err
 	}
 	return conn, nil
 }
 
+// setUp makes a new connection what the caller's are (a role, a search path),
+// and then ours.
+func setUp(ctx context.Context, conn *pgx.Conn, callers func(context.Context, *pgx.Conn) error) error {
+	if callers != nil {
+		if err := callers(ctx, conn); err != nil {
+			return err
+		}
+	}
+	_, err := conn.Exec(ctx, settingsSQL)
+	return err
+}
+
 // notified sorts a notification: new events wake the feed, changes of ownership
 // the keepers.
 func (n *Node) notified(note *pgconn.Notification) {
-	if note.Channel == rebalanceChannel {
+	if note.Channel == lease.Channel {
 		for _, s := range n.list() {
 			if note.Payload == "" || note.Payload == s.name {
 				s.wake()

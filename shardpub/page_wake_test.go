@@ -69,3 +69,56 @@ func TestWakeSurvivesTheGroupThatHeardIt(t *testing.T) {
 	sim.leave(1)
 	sim.finish(100)
 }
+
+// TestWakeIsNotLostWhenAPagePassesTheGroupThatHeardIt: P-32. A sink joins ahead
+// of a page that is being read, a wake comes, and the page ends beyond the sink,
+// which is stuck.
+func TestWakeIsNotLostWhenAPagePassesTheGroupThatHeardIt(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 0)
+	sim.fill(10, func(i int) int { return i % 2 })
+	sim.wake()
+	sim.join(99, starts{0: 0})
+	sim.ask()
+	sim.load(100)
+	sim.join(1, starts{1: 5})
+	sim.sinks[1].stuck = true
+	sim.fill(1, always(0))
+	sim.wake()
+	sim.queue(100)
+	sim.finish(100)
+}
+
+// TestMeetingAGroupAtRestCostsNoFurtherRead: that the log goes on behind the
+// place where they meet is for the next wake to say.
+func TestMeetingAGroupAtRestCostsNoFurtherRead(t *testing.T) {
+	t.Parallel()
+	for _, more := range []bool{false, true} {
+		sim := newPageSim(t, 0)
+		sim.fill(10, always(0))
+		sim.join(99, starts{0: 10})
+		sim.runDry(100)
+		sim.join(99, starts{1: 5})
+		sim.ask()
+		sim.load(100)
+		sim.page.more = more // a driver may say so of a page that was cut
+		sim.queue(100)
+		if sim.turn(100) {
+			t.Fatal("a page was read without need")
+		}
+		sim.finish(100)
+	}
+}
+
+// TestLeavingCostsNoRead as long as somebody stays at the end of the log.
+func TestLeavingCostsNoRead(t *testing.T) {
+	t.Parallel()
+	sim := newPageSim(t, 0)
+	sim.fill(10, always(0))
+	sim.join(99, starts{0: 0, 1: 0})
+	sim.runDry(100)
+	sim.leave(1)
+	if sim.turn(100) {
+		t.Fatal("a page was read without need")
+	}
+}

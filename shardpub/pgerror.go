@@ -37,7 +37,7 @@ func (e *GrantError) Error() string {
 	return "shardpub: the role lacks a privilege; run the statements of shardpub.Grants for it: " + e.Err.Error()
 }
 
-// Unwrap returns PostgreSQL's error.
+// Unwrap returns PostgreSQL's error, or what is missing.
 func (e *GrantError) Unwrap() error { return e.Err }
 
 // explain wraps errors that have a cure.

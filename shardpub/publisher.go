@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/kiroku"
 )
@@ -66,10 +67,10 @@ func NewPublisher(db Executor, cfg PublisherConfig, logger watermill.LoggerAdapt
 // once.
 //
 // The context of the first message bounds the call. When it ends, the error
-// wraps its error and the server is told to cancel; the connection is closed,
-// also a *pgx.Conn or that of a pgx.Tx. As with any lost connection it is then
-// unknown whether the server was faster: with [IdempotentEventID] one can simply
-// publish again.
+// wraps its error and the server is told to cancel; over a pool it has been told
+// the deadline, too. The connection is closed, also a *pgx.Conn or that of a
+// pgx.Tx. As with any lost connection it is then unknown whether the server was
+// faster: with [IdempotentEventID] one can simply publish again.
 //
 // Errors, before anything is sent: [ErrPublisherClosed], [*TopicError],
 // [*KeyError], [*ExpectedVersionError], [*MessageError] (wrapping
@@ -133,10 +134,13 @@ func streamAppends(batches []batch) []kiroku.StreamAppend {
 }
 
 func (p *Publisher) append(ctx context.Context, appends []kiroku.StreamAppend) (appended []kiroku.Appended, err error) {
+	if pool, ok := p.db.(*pgxpool.Pool); ok {
+		return kiroku.Append(ctx, boundedBy(ctx, pool, p.cfg.LockTimeout), appends...)
+	}
 	if p.cfg.LockTimeout == 0 {
 		return kiroku.Append(ctx, p.db, appends...)
 	}
-	// Begin of a pgx.Tx is a savepoint, of the others a transaction.
+	// Begin of a pgx.Tx is a savepoint, of a connection a transaction.
 	err = pgx.BeginFunc(ctx, p.db, func(tx pgx.Tx) error {
 		before, err := setLockTimeout(ctx, tx, lockTimeoutSetting(p.cfg.LockTimeout))
 		if err != nil {

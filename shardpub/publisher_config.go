@@ -49,10 +49,10 @@ type PublisherConfig struct {
 	// until its transaction ends. Afterwards the call fails and nothing is
 	// appended. In whole milliseconds.
 	//
-	// It makes the append a transaction of its own (in a caller's pgx.Tx: a
-	// savepoint, so that the transaction survives the timeout, with the setting
-	// put back afterwards) and costs three round trips more. A deadline of the
-	// message's context costs none.
+	// Over a *pgxpool.Pool it costs nothing. In a caller's pgx.Tx the append runs
+	// behind a savepoint, so that the transaction survives the timeout, and the
+	// setting is put back afterwards; on a *pgx.Conn it runs in a transaction of
+	// its own: three round trips more.
 	//
 	// Defaults to none: the server's lock_timeout applies.
 	LockTimeout time.Duration

@@ -73,6 +73,79 @@ func TestPublishIsCancelledOnTheServer(t *testing.T) {
 	}
 }
 
+// The server gives up by itself, also when the client cannot tell it to.
+func TestDeadlineIsKnownToTheServer(t *testing.T) {
+	t.Parallel()
+	base := storePool(t)
+	cfg := base.Config()
+	cfg.ConnConfig.BuildContextWatcherHandler = func(*pgconn.PgConn) ctxwatch.Handler { return deaf{} }
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	pub := newPublisher(t, pool, shardpub.PublisherConfig{})
+	if err := pub.Publish("orders", newMessage("m1", "x", nil)); err != nil { // what connecting needs is there
+		t.Fatal(err)
+	}
+	holdTheLog(t, base)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := pub.Publish("orders", message.NewMessageWithContext(ctx, "m2", nil)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want DeadlineExceeded", err)
+	}
+	if head := headOf(t, base); head != 1 {
+		t.Errorf("head %d: something was appended", head)
+	}
+}
+
+// deaf is a connection that does not notice when its context ends.
+type deaf struct{}
+
+func (deaf) HandleCancel(context.Context) {}
+func (deaf) HandleUnwatchAfterCancel()    {}
+
+// Neither the bounds of one call nor those of the pool change for the next.
+func TestBoundsEndWithTheCall(t *testing.T) {
+	t.Parallel()
+	base := storePool(t)
+	for setting, want := range map[string]string{"0": "0", "7s": "7s", "100ms": "100ms"} {
+		cfg := base.Config()
+		cfg.MaxConns = 1
+		cfg.ConnConfig.RuntimeParams["statement_timeout"] = setting
+		cfg.ConnConfig.RuntimeParams["lock_timeout"] = setting
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		pub := newPublisher(t, pool, shardpub.PublisherConfig{LockTimeout: time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		release := holdTheLog(t, base)
+		result := make(chan error, 1)
+		go func() { result <- pub.Publish("orders", message.NewMessageWithContext(ctx, "m1", nil)) }()
+		if setting == "100ms" { // the pool's own bound is not raised
+			if err := <-result; err == nil {
+				t.Error("statement_timeout of the pool was raised")
+			}
+			release()
+		} else {
+			eventually(t, base, "the append waits", aWriterWaits)
+			release()
+			if err := <-result; err != nil {
+				t.Error(err)
+			}
+		}
+		for _, name := range []string{"statement_timeout", "lock_timeout"} {
+			var got string
+			if err := pool.QueryRow(t.Context(), "show "+name).Scan(&got); err != nil || got != want {
+				t.Errorf("%s is %q afterwards, %v, want %q", name, got, err, want)
+			}
+		}
+	}
+}
+
 func TestPublishWithACancelledContextSendsNothing(t *testing.T) {
 	t.Parallel()
 	pool := storePool(t)

@@ -249,7 +249,7 @@ func TestPublishStatementsFitTheSchema(t *testing.T) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	files, err := filepath.Glob("sql/publish_*.sql")
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for i, file := range files {

@@ -7,6 +7,8 @@ var (
 	checkpointSQL string
 	//go:embed sql/dead_letter.sql
 	deadLetterSQL string
+	//go:embed sql/missing_grants.sql
+	missingGrantsSQL string
 	//go:embed sql/release.sql
 	releaseSQL string
 	//go:embed sql/server.sql

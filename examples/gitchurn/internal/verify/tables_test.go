@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/examples/gitchurn/internal/fixture"
@@ -26,6 +27,17 @@ func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// rolledBack runs f in a transaction that leaves nothing behind.
+func rolledBack(t *testing.T, pool *pgxpool.Pool, f func(pgx.Tx)) {
+	t.Helper()
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context()) //nolint:errcheck // nothing of it is kept
+	f(tx)
 }
 
 // filled is a database with the churn of the fixture, and what git says of it.
@@ -77,23 +89,18 @@ func TestEveryBrokenRowIsFound(t *testing.T) {
 		// Its row now stands for a path that has one already.
 		"a path decoded carelessly": {"update demo.churn set path = 'dir/caf\ufffd' where path = 'dir/caf%E9'", 2, 2},
 	} {
-		tx, err := pool.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.Exec(t.Context(), c.sql); err != nil {
-			t.Fatal(err)
-		}
-		got, err := verify.Files(t.Context(), tx, want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Lost != c.lost || got.BrokenRows != c.broken || len(got.Broken) == 0 {
-			t.Errorf("%s: got %+v", name, got)
-		}
-		if err := tx.Rollback(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		rolledBack(t, pool, func(tx pgx.Tx) {
+			if _, err := tx.Exec(t.Context(), c.sql); err != nil {
+				t.Fatal(err)
+			}
+			got, err := verify.Files(t.Context(), tx, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Lost != c.lost || got.BrokenRows != c.broken || len(got.Broken) == 0 {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		})
 	}
 }
 
@@ -136,6 +143,7 @@ func TestOrdersAreCountedApartFromWhatMadeThem(t *testing.T) {
 
 func TestCallsTellOrderAndRepeats(t *testing.T) {
 	t.Parallel()
+	pool := pgtest.New(t, install)
 	for name, c := range map[string]struct {
 		calls string // worker:stream:version, as they came; the version is the position, too
 		want  verify.Calls
@@ -151,20 +159,20 @@ func TestCallsTellOrderAndRepeats(t *testing.T) {
 		"late, also repeated":   {"1:a:2 1:a:1 1:a:1", verify.Calls{OutOfOrder: 1, Repeated: 1}},
 		"a gap is not an order": {"1:a:1 1:a:5", verify.Calls{}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			pool := pgtest.New(t, install)
-			kill := verify.Kill{Worker: "worker 2", Categories: []string{"file"}, Buckets: []int{0}, Checkpoints: []int64{0}}
-			if name == "below the checkpoint" {
-				kill.Checkpoints[0] = 9
-			}
+		kill := verify.Kill{Worker: "worker 2", Categories: []string{"file"}, Buckets: []int{0}, Checkpoints: []int64{0}}
+		if name == "below the checkpoint" {
+			kill.Checkpoints[0] = 9
+		}
+		rolledBack(t, pool, func(tx pgx.Tx) {
 			for _, call := range strings.Fields(c.calls) {
 				f := strings.Split(call, ":")
-				exec(t, pool, "insert into demo.calls (worker, bucket, stream, version, position, attempt) values ($1, 0, $2, $3::text::bigint, $3::text::bigint, 0)", "worker "+f[0], "file-"+f[1], f[2])
+				const note = "insert into demo.calls (worker, bucket, stream, version, position, attempt) values ($1, 0, $2, $3::text::bigint, $3::text::bigint, 0)"
+				if _, err := tx.Exec(t.Context(), note, "worker "+f[0], "file-"+f[1], f[2]); err != nil {
+					t.Fatal(err)
+				}
 			}
-			got, err := verify.ReadCalls(t.Context(), pool, kill)
-			if err != nil || got != c.want {
-				t.Errorf("got %+v, %v; want %+v", got, err, c.want)
+			if got, err := verify.ReadCalls(t.Context(), tx, kill); err != nil || got != c.want {
+				t.Errorf("%s: got %+v, %v; want %+v", name, got, err, c.want)
 			}
 		})
 	}

@@ -1,0 +1,201 @@
+package lease_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/suisha-go/suisha/lease"
+)
+
+func TestRelinquish(t *testing.T) { // T-21
+	t.Parallel()
+	pool := database(t, 2)
+	s := newStore(pool)
+	a, b := uuid.New(), uuid.New()
+	claim(t, s, 2, a, free(0)...)
+	claim(t, s, 2, a, free(1)...)
+	got, err := lease.Relinquish(t.Context(), pool, name, a, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "would relinquish", got, []int{0, 1})
+	equal(t, "table unchanged", owned(t, pool, a), []int{0, 1})
+	got, err = lease.Relinquish(t.Context(), pool, name, a, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "relinquished", got, []int{0, 1})
+	equal(t, "free", owned(t, pool, uuid.Nil), []int{0, 1})
+	if rows(t, pool)[0].Expiry != nil {
+		t.Error("an expiry without an owner")
+	}
+	claim(t, s, 2, b, free(0)...)
+	claim(t, s, 2, b, free(1)...)
+	equal(t, "another takes both", owned(t, pool, b), []int{0, 1})
+	got, err = lease.Relinquish(t.Context(), pool, name, a, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "nothing left of the first", got, nil)
+}
+
+func TestPresenceSaysWhoAWorkerIs(t *testing.T) {
+	t.Parallel()
+	pool := database(t, 2)
+	s := newStore(pool)
+	a := uuid.New()
+	p := lease.Presence{
+		Subscription: name, TTL: ttl, Weight: 3, Labels: map[string]string{"zone": "b"},
+		Identity: lease.Identity{Worker: a, Host: "h", PID: 7, Version: "v", Session: true},
+	}
+	if err := s.Join(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Beat(t.Context(), lease.Beat{
+		Subscription: name, Shards: 2, Worker: a, TTL: ttl, Weight: 3, Session: true, Leaving: true, Giving: []int{1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !got.Joined || len(got.Workers) != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	got = beat(t, s, 2, uuid.New()) // the snapshot of the next one shows what the beat wrote
+	w := got.Workers[0]
+	if w.ID != a || w.Weight != 3 || !w.Leaving || !w.Session || w.Gone || w.Left < 25*time.Second || w.Age > 5*time.Second {
+		t.Errorf("worker %+v", w)
+	}
+	equal(t, "giving", w.Giving, []int{1})
+	var label string
+	if err := pool.QueryRow(t.Context(), `select labels->>'zone' from suisha.workers`).Scan(&label); err != nil || label != "b" {
+		t.Errorf("label %q, %v", label, err)
+	}
+	// The owner's beat clears a mark.
+	exec(t, pool, `update suisha.workers set gone_at = now()`)
+	if !beat(t, s, 2, uuid.New()).Workers[0].Gone {
+		t.Error("not seen as gone")
+	}
+	beat(t, s, 2, a)
+	if beat(t, s, 2, uuid.New()).Workers[0].Gone {
+		t.Error("still gone after its beat")
+	}
+}
+
+func TestJoinRemovesTheLongDead(t *testing.T) {
+	t.Parallel()
+	pool := database(t, 1)
+	s := newStore(pool)
+	join := func(worker uuid.UUID) {
+		if err := s.Join(t.Context(), lease.Presence{Subscription: name, TTL: ttl, Weight: 1, Identity: lease.Identity{Worker: worker}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	join(uuid.New())
+	exec(t, pool, `update suisha.workers set expires_at = now() - interval '2 hours'`)
+	b := uuid.New()
+	join(b)
+	if got := beat(t, s, 1, b).Workers; len(got) != 1 || got[0].ID != b {
+		t.Errorf("left are %+v", got)
+	}
+}
+
+func TestJoinReleaseAndLeaveNotify(t *testing.T) { // P-19
+	t.Parallel()
+	pool := database(t, 1)
+	conn, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig.Copy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := conn.Exec(t.Context(), "listen "+lease.Channel); err != nil {
+		t.Fatal(err)
+	}
+	heard := func(step string) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil || n.Payload != name {
+			t.Errorf("%s: %v, %v", step, n, err)
+		}
+	}
+	s := newStore(pool)
+	a := uuid.New()
+	if err := s.Join(t.Context(), lease.Presence{Subscription: name, TTL: ttl, Weight: 1, Identity: lease.Identity{Worker: a}}); err != nil {
+		t.Fatal(err)
+	}
+	heard("join")
+	claim(t, s, 1, a, free(0)...)
+	if _, err := s.Release(t.Context(), lease.Release{Subscription: name, Shards: 1, Worker: a, Buckets: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
+	heard("release")
+	claim(t, s, 1, a, free(0)...)
+	if _, err := lease.Relinquish(t.Context(), pool, name, a, false); err != nil {
+		t.Fatal(err)
+	}
+	heard("relinquish")
+	if err := s.Leave(t.Context(), name, a); err != nil {
+		t.Fatal(err)
+	}
+	heard("leave")
+}
+
+func TestOwnershipIsLogged(t *testing.T) {
+	t.Parallel()
+	pool := database(t, 1)
+	s := newStore(pool)
+	a, b := uuid.New(), uuid.New()
+	claim(t, s, 1, a, free(0)...)
+	expire(t, pool)
+	claim(t, s, 1, b, from(a, 0)...)
+	claim(t, s, 1, b, from(b, 0)...)
+	got, err := pool.Query(t.Context(), `select reason from suisha.ownership_log order by id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons, err := pgx.CollectRows(got, pgx.RowTo[string])
+	if err != nil || !slices.Equal(reasons, []string{"free", "expired", "resumed"}) {
+		t.Errorf("logged %v, %v", reasons, err)
+	}
+}
+
+func TestStatementsRunInEveryExecMode(t *testing.T) {
+	t.Parallel()
+	pool := database(t, 2)
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			cfg := pool.Config().Copy()
+			cfg.ConnConfig.DefaultQueryExecMode = mode
+			p, err := pgxpool.NewWithConfig(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			w := newWorker(t, newStore(p), calm, 2)
+			pass, err := w.Once(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "claimed", pass.Claimed, []int{0, 1})
+			if pass, err = w.Once(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "renewed", pass.Renewed, []int{0, 1})
+			if _, err := lease.Relinquish(t.Context(), p, name, w.id, false); err != nil {
+				t.Fatal(err)
+			}
+			if err := newStore(p).Leave(t.Context(), name, w.id); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

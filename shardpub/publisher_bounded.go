@@ -1,0 +1,94 @@
+package shardpub
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/suisha-go/suisha/kiroku"
+)
+
+//go:embed sql/publish_bounds.sql
+var publishBoundsSQL string
+
+// deadlineSlack lets the client's deadline come first: its error is the one
+// that callers know.
+const deadlineSlack = 50 * time.Millisecond
+
+// bounded is a pool whose queries are bounded by the server, too, in the same
+// round trip. A cancel request that arrives before the server has begun the
+// statement has no effect: the server would go on to wait for a lock, for a
+// caller that is long gone, and append in the end.
+type bounded struct {
+	*pgxpool.Pool
+	lockTimeout time.Duration // zero leaves the server's
+}
+
+// boundedBy returns the pool itself where there is nothing to bound.
+func boundedBy(ctx context.Context, pool *pgxpool.Pool, lockTimeout time.Duration) kiroku.DB {
+	if _, ok := ctx.Deadline(); !ok && lockTimeout == 0 {
+		return pool
+	}
+	return bounded{Pool: pool, lockTimeout: lockTimeout}
+}
+
+// Query sends the bounds and the query together; together they are one
+// transaction, with which the bounds end.
+func (b bounded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	var lock *string
+	if b.lockTimeout > 0 {
+		setting := lockTimeoutSetting(b.lockTimeout)
+		lock = &setting
+	}
+	var statement *int64
+	if deadline, ok := ctx.Deadline(); ok {
+		left := max(time.Until(deadline), 0) + deadlineSlack
+		millis := left.Milliseconds()
+		statement = &millis
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(publishBoundsSQL, lock, statement)
+	batch.Queue(sql, args...)
+	results := b.SendBatch(ctx, batch)
+	if _, err := results.Exec(); err != nil {
+		_ = results.Close() // says the same
+		return nil, err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		_ = results.Close() // says the same
+		return nil, err
+	}
+	return &batchRows{Rows: rows, results: results}, nil
+}
+
+// batchRows are the rows of the last query of a batch. Their end is the end of
+// the batch, and of its transaction, which may still fail.
+type batchRows struct {
+	pgx.Rows
+	results pgx.BatchResults
+	err     error
+}
+
+func (r *batchRows) Next() bool {
+	if r.Rows.Next() {
+		return true
+	}
+	r.Close()
+	return false
+}
+
+func (r *batchRows) Close() {
+	r.Rows.Close()
+	r.err = r.results.Close()
+}
+
+func (r *batchRows) Err() error {
+	if err := r.Rows.Err(); err != nil {
+		return err
+	}
+	return r.err
+}
