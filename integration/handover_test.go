@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Planned moves drain: over 100 moved buckets, with handlers running and a
@@ -11,8 +13,9 @@ import (
 // P-20, case 16, case 17).
 func TestHundredMovedBucketsUnderLoadLoseRepeatAndReorderNothing(t *testing.T) {
 	w := newWorld(t, workerSpec{Shards: 64, Work: 5 * time.Millisecond})
-	w.append(640, 5)
-	stopLoad := w.keepLoaded(640)
+	streams := w.streamsPerBucket(10)
+	w.appendTo(streams, 5)
+	stopLoad := w.keepLoaded(streams)
 	a := w.start("a")
 	w.eventually(20*time.Second, "a owns all", func() bool { return w.even("a") })
 	running := map[string]*worker{"a": a}
@@ -58,16 +61,38 @@ func (w *world) eachOwnerHandles() bool {
 		select worker_id from calls c where c.bucket = s.bucket order by id desc limit 1)`) == 0
 }
 
+// streamsPerBucket makes streams and picks as many of each bucket, so that the
+// buckets are worked off side by side.
+func (w *world) streamsPerBucket(n int) []string {
+	w.t.Helper()
+	w.append(4*n*w.base.Shards, 1)
+	rows, err := w.pool.Query(context.Background(), `select stream_name from (
+		select stream_name, row_number() over (partition by (((hashtextextended(stream_id::text, 0) % $1) + $1) % $1) order by stream_id) as nth
+		from kiroku.streams where category = $2
+	) s where nth <= $3`, w.base.Shards, w.base.Category, n)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(names) != n*w.base.Shards {
+		w.t.Fatalf("%d streams for %d buckets", len(names), w.base.Shards)
+	}
+	return names
+}
+
 // keepLoaded appends whenever less than a few rounds are waiting, until the
 // returned function is called.
-func (w *world) keepLoaded(streams int) (stop func()) {
+func (w *world) keepLoaded(streams []string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if w.events()-w.count(`select count(*) from calls`) < int64(4*streams) {
-				w.append(streams, 1)
+			if w.events()-w.count(`select count(*) from calls`) < int64(4*len(streams)) {
+				w.appendTo(streams, 1)
 			}
 			select {
 			case <-ctx.Done():

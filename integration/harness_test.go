@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -78,21 +79,30 @@ func (w *world) count(sql string, args ...any) int64 {
 	return n
 }
 
-// append writes rounds events to each of the streams, one round after another.
+// append writes rounds events to each of so many streams, one round after another.
 func (w *world) append(streams, rounds int) {
+	w.t.Helper()
+	names := make([]string, streams)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-%d", w.base.Category, i)
+	}
+	w.appendTo(names, rounds)
+}
+
+func (w *world) appendTo(streams []string, rounds int) {
 	w.t.Helper()
 	const perCall = 200
 	for range rounds {
-		for from := 0; from < streams; from += perCall {
+		for names := range slices.Chunk(streams, perCall) {
 			var appends []kiroku.StreamAppend
-			for i := from; i < min(from+perCall, streams); i++ {
+			for _, name := range names {
 				appends = append(appends, kiroku.StreamAppend{
-					Stream: fmt.Sprintf("%s-%d", w.base.Category, i),
-					Events: []kiroku.Event{{Type: "Placed", Data: json.RawMessage(`{"n": 1}`)}},
+					Stream: name, Events: []kiroku.Event{{Type: "Placed", Data: json.RawMessage(`{"n": 1}`)}},
 				})
 			}
 			if _, err := kiroku.Append(context.Background(), w.pool, appends...); err != nil {
-				w.t.Fatal(err)
+				w.t.Error(err)
+				return
 			}
 		}
 	}

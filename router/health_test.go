@@ -176,7 +176,10 @@ func TestHealthTellsThatTheSessionAndTheHeartbeatAreLost(t *testing.T) {
 	}
 	defer func() { _ = admin.Close(t.Context()) }()
 	exec(t, admin, "alter database "+name+" with allow_connections false")
-	exec(t, admin, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", pool.Config().ConnConfig.Database)
+	terminate := func() {
+		exec(t, admin, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", pool.Config().ConnConfig.Database)
+	}
+	terminate()
 	p := problem(t, w, router.SessionLost)
 	if !errors.As(p.Err, new(*shardpub.SessionError)) {
 		t.Errorf("problem: %+v", p)
@@ -185,7 +188,10 @@ func TestHealthTellsThatTheSessionAndTheHeartbeatAreLost(t *testing.T) {
 	if p.Subscription != "billing" || p.Since.IsZero() {
 		t.Errorf("problem: %+v", p)
 	}
-	eventually(t, "owners unknown", func() bool { return w.Health(t.Context()).OwnersUnknown != nil })
+	eventually(t, "owners unknown", func() bool {
+		terminate() // a connection that was being made is seen only now
+		return w.Health(t.Context()).OwnersUnknown != nil
+	})
 	exec(t, admin, "alter database "+name+" with allow_connections true")
 	healthy(t, w)
 }

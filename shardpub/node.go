@@ -2,7 +2,6 @@ package shardpub
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,76 +18,6 @@ import (
 	"github.com/suisha-go/suisha/kiroku"
 	"github.com/suisha-go/suisha/lease"
 )
-
-// NodeConfig configures a [Node]. The zero value of every option is its default.
-type NodeConfig struct {
-	// Lease says how long leases last and how often they are renewed.
-	//
-	// Defaults to keiro's: TTL 30 s, RenewInterval 10 s.
-	Lease lease.Config
-
-	// SessionDSN is how to reach the server directly when the pool goes through a
-	// transaction pooler: LISTEN needs a session.
-	//
-	// Defaults to the pool's own connection settings.
-	SessionDSN string
-
-	// PollInterval is how long a new event may go unnoticed when its notification
-	// was lost, or LISTEN is not to be had.
-	//
-	// Defaults to 5 s.
-	PollInterval time.Duration
-
-	// DirectorySize is how many streams the Node remembers, about 150 bytes each.
-	//
-	// Defaults to 200,000.
-	DirectorySize int
-
-	// DisableSession works without LISTEN: new events and new workers are found by
-	// polling only.
-	DisableSession bool
-
-	// Name tells this process apart in suisha.workers.
-	//
-	// Defaults to the host's name.
-	Name string
-
-	// Version is shown beside it.
-	Version string
-
-	// OnError receives what went wrong and is tried again or given up: *ReadError,
-	// *CheckpointError, *BucketError, *DrainError, *HistoryError, *SessionError,
-	// *lease.PassError. It is called from one goroutine; while it blocks, what
-	// goes wrong is logged only.
-	OnError func(context.Context, error)
-
-	// Observe hears what happens, from many goroutines. It must not block.
-	Observe func(Event)
-}
-
-func (c *NodeConfig) setDefaults() {
-	c.Lease = c.Lease.WithDefaults()
-	orDefault(&c.PollInterval, DefaultPollInterval)
-	orDefault(&c.DirectorySize, DefaultDirectorySize)
-	if c.Name == "" {
-		c.Name = hostname()
-	}
-}
-
-// Validate reports every option that cannot be worked with, joined. Defaults
-// count as set.
-func (c NodeConfig) Validate() error {
-	c.setDefaults()
-	v := validation{of: "NodeConfig."}
-	v.check(c.PollInterval > 0, "PollInterval", c.PollInterval, "choose more than 0")
-	v.check(c.DirectorySize >= 1, "DirectorySize", c.DirectorySize, "choose at least 1")
-	if c.SessionDSN != "" {
-		if _, err := pgx.ParseConfig(c.SessionDSN); err != nil {
-			v.errs = append(v.errs, &ConfigError{Field: "NodeConfig.SessionDSN", Value: "set", Cure: "write a PostgreSQL connection string: " + err.Error()})
-		}
-	}
-	return errors.Join(v.err(), c.Lease.Validate())
-}
 
 // Node is what a process has once per database: a session that listens and
 // beats, the feed that reads the log, and the writer of checkpoints. It opens
@@ -180,59 +109,6 @@ func (n *Node) run(f func()) {
 		defer n.running.Done()
 		f()
 	}()
-}
-
-// poolConfig is the caller's, with few connections and our own settings on each.
-func (n *Node) poolConfig() *pgxpool.Config {
-	cfg := n.user.Config()
-	cfg.MinConns, cfg.MinIdleConns, cfg.MaxConns = 0, 0, 2
-	cfg.BeforeAcquire, cfg.PrepareConn, cfg.AfterRelease, cfg.BeforeClose = nil, nil, nil, nil //nolint:staticcheck // BeforeAcquire is deprecated and still the caller's
-	after := cfg.AfterConnect
-	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		n.feed.suspect()
-		return setUp(ctx, conn, after)
-	}
-	return cfg
-}
-
-// connect opens the session's connection.
-func (n *Node) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	pool := n.user.Config()
-	cfg := pool.ConnConfig
-	if n.cfg.SessionDSN != "" {
-		direct, err := pgx.ParseConfig(n.cfg.SessionDSN)
-		if err != nil {
-			return nil, err
-		}
-		cfg = direct
-	} else if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, cfg); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := setUp(ctx, conn, pool.AfterConnect); err != nil {
-		_ = conn.Close(ctx)
-		return nil, err
-	}
-	return conn, nil
-}
-
-// setUp makes a new connection what the caller's are (a role, a search path),
-// and then ours.
-func setUp(ctx context.Context, conn *pgx.Conn, callers func(context.Context, *pgx.Conn) error) error {
-	if callers != nil {
-		if err := callers(ctx, conn); err != nil {
-			return err
-		}
-	}
-	_, err := conn.Exec(ctx, settingsSQL)
-	return err
 }
 
 // notified sorts a notification: new events wake the feed, changes of ownership

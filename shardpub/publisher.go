@@ -158,7 +158,7 @@ func (p *Publisher) append(ctx context.Context, appends []kiroku.StreamAppend) (
 }
 
 func lockTimeoutSetting(d time.Duration) string {
-	return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	return strconv.FormatInt(settingMillis(d), 10) + "ms"
 }
 
 // setLockTimeout sets lock_timeout for the rest of the transaction, or until a

@@ -3,11 +3,13 @@ package shardpub
 import (
 	"context"
 	_ "embed"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/suisha-go/suisha/internal/clock"
 	"github.com/suisha-go/suisha/kiroku"
 )
 
@@ -35,6 +37,9 @@ func boundedBy(ctx context.Context, pool *pgxpool.Pool, lockTimeout time.Duratio
 	return bounded{Pool: pool, lockTimeout: lockTimeout}
 }
 
+// settingMillis is d as a setting of the server takes it: at most some 24 days.
+func settingMillis(d time.Duration) int64 { return min(d.Milliseconds(), math.MaxInt32) }
+
 // Query sends the bounds and the query together; together they are one
 // transaction, with which the bounds end.
 func (b bounded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
@@ -45,8 +50,7 @@ func (b bounded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 	}
 	var statement *int64
 	if deadline, ok := ctx.Deadline(); ok {
-		left := max(time.Until(deadline), 0) + deadlineSlack
-		millis := left.Milliseconds()
+		millis := settingMillis(max(clock.Until(deadline), 0) + deadlineSlack)
 		statement = &millis
 	}
 	batch := &pgx.Batch{}

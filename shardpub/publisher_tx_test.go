@@ -119,8 +119,8 @@ func TestBoundsEndWithTheCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		pub := newPublisher(t, pool, shardpub.PublisherConfig{LockTimeout: time.Minute})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		pub := newPublisher(t, pool, shardpub.PublisherConfig{LockTimeout: 1000 * time.Hour})
+		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour) // more than the setting takes
 		defer cancel()
 		release := holdTheLog(t, base)
 		result := make(chan error, 1)

@@ -124,10 +124,14 @@ func (s *Subscriber) prepare(ctx context.Context, topic string) error {
 	if s.isClosed() {
 		return ErrSubscriberClosed
 	}
-	if err := s.node.start(); err != nil {
-		return err
+	err := s.node.start()
+	if err == nil {
+		err = s.node.ensure(ctx, &s.cfg, topic, s.closing)
 	}
-	return s.node.ensure(ctx, &s.cfg, topic, s.closing)
+	if err != nil && s.isClosed() {
+		return ErrSubscriberClosed // whatever the Close made of the attempt
+	}
+	return err
 }
 
 func (s *Subscriber) isClosed() bool {

@@ -201,6 +201,17 @@ func (r *rig) reaches(p kiroku.Position) {
 	r.until(fmt.Sprintf("the checkpoint reaches %d", p), func() bool { return r.checkpoint(0) >= p })
 }
 
+// covered counts the events of orders that lie at or below their bucket's
+// checkpoint.
+func (r *rig) covered(n int) int {
+	r.t.Helper()
+	return ask[int](r, `select count(*) from kiroku.stream_events e
+		join kiroku.streams s on s.stream_id = e.original_stream_id and s.category = $1
+		join kiroku.subscriptions c on c.subscription_name = $2
+			and c.consumer_group_member = (((hashtextextended(s.stream_id::text, 0) % $3) + $3) % $3)
+		where e.stream_id = 0 and e.stream_version <= c.last_seen`, orders, group, n)
+}
+
 // letters are the dead letters of the subscription, oldest first.
 func (r *rig) letters() []kiroku.DeadLetter {
 	r.t.Helper()

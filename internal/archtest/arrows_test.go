@@ -79,7 +79,7 @@ func place(name string) (entry string, rank int, ok bool) {
 func arrowFaults(name string, imports []string, test bool) []string {
 	entry, rank, ok := place(name)
 	if !ok {
-		return []string{fmt.Sprintf("%s has no rank: say in ranks where it belongs", name)}
+		return []string{name + " has no rank: say in ranks where it belongs"}
 	}
 	var faults []string
 	for _, path := range imports {
@@ -122,13 +122,14 @@ func testOnlyFaults(p listed, all []listed) []string {
 		return nil
 	}
 	var faults []string
-	for _, other := range all {
+	for i := range all {
+		other := &all[i]
 		if slices.Contains(other.Imports, p.ImportPath) && !slices.Contains(other.Imports, "testing") {
 			faults = append(faults, fmt.Sprintf("%s imports %s, which imports testing: tests only", other.name(), p.name()))
 		}
 	}
 	if within(p.name(), library) || p.Name == "main" {
-		faults = append(faults, fmt.Sprintf("%s imports testing: tests only", p.name()))
+		faults = append(faults, p.name()+" imports testing: tests only")
 	}
 	return faults
 }

@@ -2,7 +2,6 @@ package archtest_test
 
 import (
 	"go/ast"
-	"go/token"
 	"path"
 	"strings"
 )
@@ -63,7 +62,7 @@ func (t tree) add(pkg string, d ast.Decl, test bool) {
 		t.names[pkg+"."+name] = true
 	case *ast.GenDecl:
 		for _, spec := range d.Specs {
-			t.addSpec(pkg, d.Tok, spec)
+			t.addSpec(pkg, spec)
 		}
 	}
 }
@@ -80,7 +79,7 @@ func receiver(e ast.Expr) string {
 	return ""
 }
 
-func (t tree) addSpec(pkg string, tok token.Token, spec ast.Spec) {
+func (t tree) addSpec(pkg string, spec ast.Spec) {
 	switch spec := spec.(type) {
 	case *ast.ValueSpec:
 		for _, n := range spec.Names {

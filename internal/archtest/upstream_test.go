@@ -18,10 +18,10 @@ var (
 	qualified  = regexp.MustCompile(`^\(?\*?([a-z][a-z0-9]*)\.([A-Z]\w*)\)?((?:\.[A-Za-z]\w*)*)(?:\(.*\))?$`)
 	testName   = regexp.MustCompile(`^(?:([a-z][a-z0-9]*)\.)?((?:Test|Fuzz|Example|Benchmark)[A-Z0-9_]\w*)(?:/.*)?$`)
 
-	number      = regexp.MustCompile(`\b([STLRP])-([0-9][0-9A-F]?)\b`)
-	numberRange = regexp.MustCompile(`\b([STLRP])-([0-9][0-9A-F]?)\s*(?:–|…|\.\.\.?|to)\s*(?:([STLRP])-)?([0-9][0-9A-F]?)\b`)
-	caseNumber  = regexp.MustCompile(`\b[Cc]ases? ([0-9]+)\b`)
-	inTestName  = regexp.MustCompile(`(?:^Test|^Fuzz|_)([STLRP])([0-9][0-9A-F]?)(?:[A-Z_]|$)`)
+	number      = regexp.MustCompile(`\b([STLRP])-(\d[0-9A-F]?)\b`)
+	numberRange = regexp.MustCompile(`\b([STLRP])-(\d[0-9A-F]?)\s*(?:–|…|\.\.\.?|to)\s*(?:([STLRP])-)?(\d[0-9A-F]?)\b`)
+	caseNumber  = regexp.MustCompile(`\b[Cc]ases? (\d+)\b`)
+	inTestName  = regexp.MustCompile(`(?:^Test|^Fuzz|_)([STLRP])(\d[0-9A-F]?)(?:[A-Z_]|$)`)
 )
 
 // row is a row of one of the document's tables.

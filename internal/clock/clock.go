@@ -22,3 +22,7 @@ func Shift(d time.Duration) { offset.Store(int64(d)) }
 func Elapsed(t, now time.Time) time.Duration {
 	return max(now.Sub(t), now.Round(0).Sub(t.Round(0)), 0)
 }
+
+// Until is how long until a deadline that this process set, such as a
+// context's. It is measured on the monotonic clock and is not moved by Shift.
+func Until(deadline time.Time) time.Duration { return time.Until(deadline) }

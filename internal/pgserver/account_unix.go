@@ -63,11 +63,11 @@ func (a account) reaches(dir string) bool {
 		info, err := os.Stat(dir)
 		return err == nil && info.IsDir()
 	}
-	real, err := filepath.EvalSymlinks(dir)
+	target, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return false
 	}
-	for d := real; ; d = filepath.Dir(d) {
+	for d := target; ; d = filepath.Dir(d) {
 		info, err := os.Stat(d)
 		if err != nil || !info.IsDir() || info.Mode().Perm()&0o001 == 0 {
 			return false

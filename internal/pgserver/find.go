@@ -91,8 +91,8 @@ func (f finder) candidates(ctx context.Context) []string {
 		}
 	}
 	if p, err := f.lookPath("postgres"); err == nil {
-		if real, err := f.resolve(p); err == nil {
-			add(filepath.Dir(real))
+		if program, err := f.resolve(p); err == nil {
+			add(filepath.Dir(program))
 		}
 	}
 	if p, err := f.lookPath("pg_config"); err == nil {

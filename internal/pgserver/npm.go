@@ -135,6 +135,6 @@ func openToAll(dir string) error {
 		if d.IsDir() || mode&0o100 != 0 {
 			mode |= 0o111
 		}
-		return os.Chmod(path, mode)
+		return os.Chmod(path, mode) //nolint:gosec // the directory is ours and new
 	})
 }

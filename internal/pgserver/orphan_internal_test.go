@@ -54,12 +54,14 @@ func TestNothingOutlivesASIGKILLOfTheOwner(t *testing.T) {
 	// Each wait returns the server's directory when the moment has come.
 	moments := map[string]func(t *testing.T, mark string, out *bufio.Scanner) string{
 		"while it runs": func(t *testing.T, _ string, out *bufio.Scanner) string {
+			t.Helper()
 			if !out.Scan() {
 				t.Fatal("the owner printed nothing")
 			}
 			return out.Text()
 		},
 		"while initdb runs": func(t *testing.T, mark string, _ *bufio.Scanner) string {
+			t.Helper()
 			var dir string
 			eventually(t, "initdb is seen", func() bool {
 				for _, cmd := range family(mark) {
@@ -77,7 +79,7 @@ func TestNothingOutlivesASIGKILLOfTheOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mark := strconv.Itoa(os.Getpid()) + strings.ReplaceAll(name, " ", "-")
-			cmd := exec.Command(os.Args[0])
+			cmd := exec.CommandContext(t.Context(), os.Args[0])
 			cmd.Env = append(os.Environ(), ownerEnv+"="+mark)
 			cmd.Stderr = os.Stderr
 			out, err := cmd.StdoutPipe()

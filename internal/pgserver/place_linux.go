@@ -16,5 +16,5 @@ func memoryHasRoom() bool {
 	if err := syscall.Statfs(memoryDir, &fs); err != nil {
 		return false
 	}
-	return int64(fs.Type) == tmpfsMagic && fs.Bavail*uint64(fs.Bsize) > memoryNeeded
+	return fs.Type == tmpfsMagic && fs.Bavail*uint64(fs.Bsize) > memoryNeeded
 }

@@ -123,7 +123,7 @@ func newGuard(dir string, kept bool) (*guard, error) {
 	if kept {
 		sig = "INT"
 	}
-	cmd := exec.Command("/bin/sh", "-c", guardScript, "suisha-pg-guard", sig, dir)
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "suisha-pg-guard", sig, dir) //nolint:noctx // it outlives every context
 	cmd.Dir = "/"
 	cmd.Stdin = r
 	cmd.SysProcAttr = account{}.attributes()

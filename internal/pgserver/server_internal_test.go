@@ -33,7 +33,7 @@ func start(t *testing.T, o Options) *Server {
 // t.TempDir is not.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "suisha-test-")
+	dir, err := os.MkdirTemp("/tmp", "suisha-test-") //nolint:usetesting // t.TempDir is closed to others
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,8 @@ func TestServerDoesNotRunAsRoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if uid := info.Sys().(*syscall.Stat_t).Uid; uid == 0 {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Uid == 0 {
 		t.Error("the server runs as root")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,7 +124,8 @@ func freePort(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer func() { _ = ln.Close() }()
-	return ln.Addr().(*net.TCPAddr).Port, nil
+	addr, err := netip.ParseAddrPort(ln.Addr().String())
+	return int(addr.Port()), err
 }
 
 // initdb makes the data beside their place and moves them there when they are
@@ -161,7 +163,7 @@ func (l *local) run(ctx context.Context) error {
 	for _, s := range l.options.settings(l.dir, l.port) {
 		args = append(args, "-c", s)
 	}
-	cmd := exec.Command(filepath.Join(l.in.bin, "postgres"), args...)
+	cmd := exec.Command(filepath.Join(l.in.bin, "postgres"), args...) //nolint:noctx // Stop ends it, not a context
 	cmd.Dir = l.dir
 	cmd.SysProcAttr = l.account.attributes()
 	cmd.Stdout, cmd.Stderr = log, log

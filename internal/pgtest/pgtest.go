@@ -133,6 +133,7 @@ func connect(ctx context.Context, dsn string) (*pgxpool.Pool, error) {
 // closePool closes the pool. A connection that nobody gave back is the test's
 // fault and is said, not waited for.
 func closePool(tb testing.TB, pool *pgxpool.Pool) {
+	tb.Helper()
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)

@@ -64,10 +64,10 @@ func TestNilMigrateGivesAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-func TestDatabaseIsDroppedAtCleanup(t *testing.T) {
+func TestDatabaseIsDroppedAtCleanup(t *testing.T) { //nolint:tparallel // its subtest must end first
 	t.Parallel()
 	var name, dsn string
-	t.Run("inner", func(t *testing.T) {
+	t.Run("inner", func(t *testing.T) { //nolint:paralleltest // what follows looks at what it left
 		pool := pgtest.New(t, fruit)
 		dsn = pgtest.DSN(pool)
 		if err := pool.QueryRow(t.Context(), "select current_database()").Scan(&name); err != nil {
@@ -109,7 +109,7 @@ func TestFailingMigrationIsReported(t *testing.T) {
 	}
 }
 
-func TestSharedServerLeavesNoGoroutine(t *testing.T) {
+func TestSharedServerLeavesNoGoroutine(t *testing.T) { //nolint:paralleltest // others start goroutines
 	pgtest.Shared(t)
 	ignore := goleak.IgnoreCurrent()
 	t.Run("inner", func(t *testing.T) {

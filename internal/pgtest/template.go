@@ -26,8 +26,21 @@ type template struct {
 	users int
 }
 
-// templates holds one *template per migrate function.
-var templates sync.Map
+// templates holds one template per migrate function, by its code.
+var templates = struct {
+	mu sync.Mutex
+	of map[uintptr]*template
+}{of: map[uintptr]*template{}}
+
+func templateOf(migrate Migrate) *template {
+	templates.mu.Lock()
+	defer templates.mu.Unlock()
+	key := reflect.ValueOf(migrate).Pointer()
+	if templates.of[key] == nil {
+		templates.of[key] = &template{}
+	}
+	return templates.of[key]
+}
 
 var (
 	// run tells this process's databases from those of others.
@@ -46,8 +59,7 @@ func acquireTemplate(ctx context.Context, s *pgserver.Server, migrate Migrate) (
 	if migrate == nil {
 		return "", func(context.Context) error { return nil }, nil
 	}
-	v, _ := templates.LoadOrStore(reflect.ValueOf(migrate).Pointer(), &template{})
-	t := v.(*template)
+	t := templateOf(migrate)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.name == "" {
