@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/suisha-go/suisha/internal/clock"
 	"github.com/suisha-go/suisha/kiroku"
 	"github.com/suisha-go/suisha/lease"
 )
@@ -70,18 +71,23 @@ func (f *flusher) forget(b *bucket) {
 	defer f.statement.Unlock()
 }
 
-// run writes until ctx ends. What is dirty then goes out with the releases.
+// run writes until ctx ends. What is dirty then goes out with the releases. Every
+// now and then, busy or not, all checkpoints are written: those of buckets
+// without events follow the log.
 func (f *flusher) run(ctx context.Context) {
+	swept := clock.Now()
 	for ctx.Err() == nil {
-		buckets := f.node.buckets
 		if wait(ctx, idleFlush, f.kick) {
 			wait(ctx, f.node.checkpointInterval(), nil)
-			buckets = f.take
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		if err := f.flush(ctx, buckets()); err != nil {
+		buckets := f.take()
+		if now := clock.Now(); clock.Elapsed(swept, now) >= idleFlush {
+			buckets, swept = f.node.buckets(), now
+		}
+		if err := f.flush(ctx, buckets); err != nil {
 			f.node.failed(&CheckpointError{Err: err})
 			wait(ctx, flushBackoff, nil)
 		}

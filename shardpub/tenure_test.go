@@ -149,3 +149,24 @@ func TestEventsAppendedWhileTheListenerIsGoneAreFound(t *testing.T) {
 		m.Ack()
 	}
 }
+
+// The checkpoints of a subscription without events follow the log, also while
+// another one of the same process is busy all the time: the next owner does not
+// read the log again.
+func TestCheckpointsOfAQuietSubscriptionFollowTheLogBesideABusyOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, quick)
+	quiet := r.subscriber(shards(2), func(c *shardpub.SubscriberConfig) { c.ConsumerGroup = "quiet" })
+	r.subscribe(quiet, "nothing")
+	messages := r.subscribe(r.subscriber(), orders)
+	go func() {
+		for m := range messages {
+			m.Ack()
+		}
+	}()
+	began := r.appendTo("orders-1", 1)
+	r.until("the quiet subscription's checkpoints have followed", func() bool {
+		r.appendTo("orders-1", 1)
+		return ask[int](r, `select count(*) from kiroku.subscriptions where subscription_name = 'quiet' and last_seen > $1`, int64(began)) == 2
+	})
+}
