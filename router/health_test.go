@@ -167,7 +167,7 @@ func TestHealthTellsThatTheSessionAndTheHeartbeatAreLost(t *testing.T) {
 	w := newWorker(t, pool, cfg)
 	w.AddConsumerHandler("billing", "orders", accept)
 	start(t, w)
-	healthy(t, w)
+	eventually(t, "the buckets", func() bool { return len(w.Health(t.Context()).Subscriptions[0].Buckets) == 2 })
 
 	name := pgx.Identifier{pool.Config().ConnConfig.Database}.Sanitize()
 	admin, err := pgx.Connect(t.Context(), pgtest.Shared(t).AdminDSN())

@@ -22,9 +22,6 @@ func (w *Worker) unowned(ctx context.Context, statuses []shardpub.SubscriptionSt
 	defer cancel()
 	var out []Problem
 	for _, s := range statuses {
-		if s.Lease.LastBeat.IsZero() {
-			continue // subscribed just now
-		}
 		buckets, err := w.unownedOf(ctx, s.Subscription, s.Shards, grace)
 		if err != nil {
 			return out, fmt.Errorf("router: owners of %q: %w", s.Subscription, err)

@@ -21,17 +21,19 @@ type bucket struct {
 	base   context.Context //nolint:containedctx // parent of its messages' contexts
 	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex // guards what follows
-	lanes    *lanes     // nil until opened
-	opened   kiroku.Position
-	flushed  kiroku.Position // what the checkpoint row is known to hold
-	running  int             // goroutines in work
-	stopped  bool            // no further hand-out
-	assigned bool            // OnAssigned was called
-	out      map[*entry]*flight
-	streak   int       // events given up in a row for an exhausted budget (P-38)
-	until    time.Time // backing off until
-	lastErr  error
+	mu      sync.Mutex // guards what follows
+	lanes   *lanes     // nil until opened
+	opened  kiroku.Position
+	flushed kiroku.Position // what the checkpoint row is known to hold
+	refused int             // size of the event that was refused last, until there is room for it
+	running int             // goroutines in work
+	stopped bool            // no further hand-out
+	told    bool            // OnAssigned was called
+	reading bool            // in the feed
+	out     map[*entry]*flight
+	streak  int       // events given up in a row for an exhausted budget (P-38)
+	until   time.Time // backing off until
+	lastErr error
 
 	quit  chan struct{} // closed by stop
 	quiet chan struct{} // closed when stopped and nothing runs
@@ -96,10 +98,11 @@ func (b *bucket) roomLocked() room {
 	if b.lanes == nil {
 		return room{}
 	}
-	cfg := b.sub.cfg
-	r := room{total: cfg.PrefetchCount, idle: b.lanes.count == b.lanes.out}
-	free := cfg.PrefetchCount - b.lanes.count
-	if free >= b.sub.pageRoom && b.lanes.bytes <= b.sub.byteShare()/2 || b.lanes.count == 0 {
+	r := room{idle: b.lanes.idle()}
+	free := b.sub.cfg.PrefetchCount - b.lanes.window()
+	share := b.sub.byteShare()
+	fits := b.lanes.bytes <= share/2 && b.lanes.bytes+b.refused <= share
+	if free >= b.sub.pageRoom && fits || b.lanes.window() == 0 {
 		r.free = free
 	}
 	return r
@@ -113,9 +116,12 @@ func (b *bucket) offer(e *entry) bool {
 	if b.stopped {
 		return false
 	}
-	if b.lanes.count > 0 && (b.lanes.count >= b.sub.cfg.PrefetchCount || b.lanes.bytes+e.size > b.sub.byteShare()) {
+	full := b.lanes.window() >= b.sub.cfg.PrefetchCount || b.lanes.bytes+e.size > b.sub.byteShare()
+	if full && b.lanes.window() > 0 {
+		b.refused = e.size
 		return false
 	}
+	b.refused = 0
 	b.lanes.push(e)
 	b.pumpLocked()
 	return true
@@ -136,7 +142,8 @@ func (b *bucket) pumpLocked() {
 	}
 }
 
-// take hands the next event to a worker; without one the worker is done.
+// take hands the next event to a worker; without one the worker is done. The
+// feed hears of a bucket that runs dry.
 func (b *bucket) take() (*entry, bool) {
 	ok := b.trusted()
 	b.mu.Lock()
@@ -144,6 +151,9 @@ func (b *bucket) take() (*entry, bool) {
 	if ok && !b.stopped {
 		if e, found := b.lanes.next(); found {
 			b.out[e] = &flight{since: clock.Now()}
+			if b.lanes.idle() {
+				b.sub.node.feed.nudge()
+			}
 			return e, true
 		}
 	}
@@ -152,7 +162,7 @@ func (b *bucket) take() (*entry, bool) {
 	return nil, false
 }
 
-// settled ends an event for good and reports whether the feed should look.
+// settled ends an event for good. The feed hears of room that there is again.
 func (b *bucket) settled(e *entry) {
 	b.mu.Lock()
 	before := b.roomLocked()
@@ -160,10 +170,29 @@ func (b *bucket) settled(e *entry) {
 	b.lanes.settle(e)
 	after := b.roomLocked()
 	b.mu.Unlock()
-	if before.free <= 0 && after.free > 0 || after.idle && !before.idle {
+	if before.free <= 0 && after.free > 0 {
 		b.sub.node.feed.nudge()
 	}
 	b.sub.node.flusher.mark(b)
+}
+
+// enter counts OnAssigned among what runs; false when the bucket goes already.
+func (b *bucket) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return false
+	}
+	b.told = true
+	b.running++
+	return true
+}
+
+func (b *bucket) exit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running--
+	b.quietLocked()
 }
 
 // left takes an event back that was not settled: the bucket goes.

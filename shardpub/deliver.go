@@ -257,9 +257,8 @@ func (b *bucket) park(e *entry, v verdict, deliveries int) (parked, again bool) 
 		return false, false
 	}
 	b.mu.Lock()
-	if v.exhausted {
-		b.streak++
-	} else {
+	b.lastErr = nil
+	if b.streak++; !v.exhausted {
 		b.streak = 0
 	}
 	b.mu.Unlock()

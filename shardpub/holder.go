@@ -58,11 +58,21 @@ func (s *subscription) open(buckets []*bucket) {
 		s.opening.Add(1)
 		go func() {
 			defer s.opening.Done()
-			s.assigned(b, at)
-			s.cfg.OnAssigned(b.base, s.assignment(b))
-			s.node.feed.add(map[*bucket]kiroku.Position{b: at})
+			s.introduce(b, at)
 		}()
 	}
+}
+
+// introduce calls OnAssigned, as something that runs in the bucket: a bucket
+// that goes meanwhile waits for it.
+func (s *subscription) introduce(b *bucket, at kiroku.Position) {
+	if !b.enter() {
+		return
+	}
+	s.cfg.OnAssigned(b.base, s.assignment(b))
+	b.exit()
+	s.assigned(b, at)
+	s.node.feed.add(map[*bucket]kiroku.Position{b: at})
 }
 
 // places reads checkpoints and head until it succeeds or no bucket is left.
@@ -95,16 +105,17 @@ func (s *subscription) tryPlaces() (map[int]kiroku.Position, kiroku.Position, er
 
 func (s *subscription) assigned(b *bucket, at kiroku.Position) {
 	b.mu.Lock()
-	b.assigned = true
+	b.told, b.reading = true, true
 	b.mu.Unlock()
 	b.observe(Event{Kind: BucketAssigned, Position: at})
 }
 
+// revoked tells of a bucket that goes, if it was told that it came.
 func (s *subscription) revoked(b *bucket, r lease.Reason) {
 	b.mu.Lock()
-	assigned := b.assigned
+	told := b.told
 	b.mu.Unlock()
-	if !assigned {
+	if !told {
 		return
 	}
 	if s.cfg.OnRevoked != nil {

@@ -87,6 +87,7 @@ func (l *lanes) settle(e *entry) {
 		heap.Push(&l.ready, ln)
 	}
 	e.settled = true
+	e.event.Data, e.event.Metadata = nil, nil // it may stay for long, behind one that is not settled
 	l.bytes -= e.size
 	l.count--
 	for len(l.order) > 0 && l.order[0].settled {
@@ -94,6 +95,13 @@ func (l *lanes) settle(e *entry) {
 		l.order = l.order[1:]
 	}
 }
+
+// window is how many events were read beyond the checkpoint, settled ones
+// included: what a crash may repeat.
+func (l *lanes) window() int { return len(l.order) }
+
+// idle reports whether nothing waits to go out.
+func (l *lanes) idle() bool { return l.count == l.out }
 
 // mark is the checkpoint: just below the lowest unsettled event, else all that
 // was read.

@@ -33,19 +33,18 @@ type group[S comparable] struct {
 
 // room says how much a sink can take.
 type room struct {
-	free  int  // events
-	idle  bool // it has nothing left to hand out
-	total int  // what free is when it is empty
+	free int  // events
+	idle bool // it has nothing left to hand out
 }
 
 // ask is one page to be read: the keys after After, up to and with Until unless
 // that is zero, for the sinks that stood in the group when it was asked for.
+// Parked are the full ones that were taken out of it.
 type ask[S comparable] struct {
 	group  *group[S]
 	After  kiroku.Position
 	Until  kiroku.Position
 	Sinks  map[S]kiroku.Position
-	Free   int // events that the sinks can take in all
 	Parked map[S]kiroku.Position
 }
 
@@ -122,13 +121,10 @@ func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 	best.turn = g.turn
 	a := ask[S]{group: best, After: best.cursor, Parked: map[S]kiroku.Position{}}
 	for s, read := range best.sinks {
-		r := of(s)
-		if r.free <= 0 {
+		if of(s).free <= 0 {
 			a.Parked[s] = read
 			delete(best.sinks, s)
-			continue
 		}
-		a.Free += r.free
 	}
 	if bestIndex+1 < len(g.all) {
 		a.Until = g.all[bestIndex+1].cursor

@@ -143,7 +143,7 @@ func (s *pageSim) leave(id int) {
 
 func (s *pageSim) room(id int) room {
 	sink := s.sinks[id]
-	return room{free: sink.free(), idle: sink.pending == 0, total: sink.capacity}
+	return room{free: sink.free(), idle: sink.pending == 0}
 }
 
 // ask asks for a page, if none is being read. It reports whether one is now.
@@ -263,7 +263,7 @@ func (s *pageSim) apply() {
 func (s *pageSim) unpark() {
 	back := starts{}
 	for id, read := range s.parked {
-		if r := s.room(id); r.free*2 >= r.total {
+		if s.room(id).free*2 >= s.sinks[id].capacity {
 			back[id] = read
 			delete(s.parked, id)
 		}

@@ -3,7 +3,6 @@ package shardpub
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"sync"
 	"time"
 
@@ -179,7 +178,7 @@ func (r *checkpointRows) write(ctx context.Context, db kiroku.DB, skipped func(*
 // the fence did not hold: nothing was written. An event that was hard-deleted
 // meanwhile counts as written.
 func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, deliveries int) (written bool, err error) {
-	text, err := json.Marshal(reason)
+	text, err := json.Marshal(reason) // fit for PostgreSQL, like the summary
 	if err != nil {
 		return false, err
 	}
@@ -188,7 +187,7 @@ func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, delive
 	mark := b.markWithout(e)
 	err = n.pool.QueryRow(ctx, deadLetterSQL,
 		b.sub.name, b.number, b.sub.worker, b.sub.cfg.Shards,
-		int64(e.event.Position), e.event.ID, storable(string(text)), storable(reason.Summary()), deliveries, int64(mark),
+		int64(e.event.Position), e.event.ID, string(text), reason.Summary(), deliveries, int64(mark),
 	).Scan(&written)
 	if isEventGone(err) {
 		return true, nil
@@ -202,14 +201,6 @@ func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, delive
 		b.saved(mark)
 	}
 	return written, nil
-}
-
-// storable makes text of a handler's error fit for PostgreSQL: no NUL, valid
-// UTF-8.
-func storable(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	s = strings.ReplaceAll(s, "\x00", "\uFFFD")
-	return strings.ReplaceAll(s, `\u0000`, `\ufffd`)
 }
 
 // release gives a bucket back with its final checkpoint, as long as its lease

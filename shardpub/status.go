@@ -102,7 +102,7 @@ func (b *bucket) stateLocked(now time.Time) BucketState {
 	switch {
 	case b.stopped:
 		return Draining
-	case b.lanes == nil || !b.assigned:
+	case !b.reading:
 		return Opening
 	case b.until.After(now):
 		return BackingOff

@@ -2,6 +2,7 @@ package shardpub
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/suisha-go/suisha/internal/outcome"
@@ -54,7 +55,7 @@ func judge(acked bool, o outcome.Outcome, policy kiroku.RetryPolicy, attempt int
 func withAttempts(r kiroku.Reason, err error, attempt int) kiroku.Reason {
 	extra := map[string]any{"deliveries": attempt + 1}
 	if err != nil {
-		extra["last_error"] = err.Error()
+		extra["last_error"] = shorten(err.Error())
 		extra["error_type"] = fmt.Sprintf("%T", err)
 	}
 	for k, v := range r.Extra {
@@ -62,4 +63,16 @@ func withAttempts(r kiroku.Reason, err error, attempt int) kiroku.Reason {
 	}
 	r.Extra = extra
 	return r
+}
+
+// maxErrorText bounds what a dead letter keeps of an error: Recoverer's hold a
+// whole stack.
+const maxErrorText = 8 << 10
+
+// shorten cuts a text to what a dead letter keeps, at a rune.
+func shorten(text string) string {
+	if len(text) <= maxErrorText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxErrorText], "") + " …"
 }

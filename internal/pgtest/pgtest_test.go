@@ -67,7 +67,7 @@ func TestNilMigrateGivesAnEmptyDatabase(t *testing.T) {
 func TestDatabaseIsDroppedAtCleanup(t *testing.T) { //nolint:tparallel // its subtest must end first
 	t.Parallel()
 	var name, dsn string
-	t.Run("inner", func(t *testing.T) { //nolint:paralleltest // what follows looks at what it left
+	t.Run("inner", func(t *testing.T) {
 		pool := pgtest.New(t, fruit)
 		dsn = pgtest.DSN(pool)
 		if err := pool.QueryRow(t.Context(), "select current_database()").Scan(&name); err != nil {
