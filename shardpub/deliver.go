@@ -96,8 +96,15 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 			v.delay = asked
 		}
 	}
+	if v.action == actRetry && !counted {
+		v.delay = max(v.delay, outageDelay)
+	}
 	return v, counted, true
 }
+
+// outageDelay is the least time between deliveries that do not count: no budget
+// ends them, and a policy may ask for no delay.
+const outageDelay = 250 * time.Millisecond
 
 func (b *bucket) delivery(e *entry, attempt int) *Delivery {
 	b.mu.Lock()
