@@ -2,6 +2,7 @@ package shardpub
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -223,6 +224,15 @@ func (n *Node) succeeded() { n.bad.Store(false) }
 // failed reports an error of a statement.
 func (n *Node) failed(err error) {
 	n.setFailing(true)
+	n.report(err)
+}
+
+// leaseFailed reports an error of a keeper. Only a step of a pass is a statement.
+func (n *Node) leaseFailed(err error) {
+	var pass *lease.PassError
+	if errors.As(err, &pass) {
+		n.setFailing(true)
+	}
 	n.report(err)
 }
 

@@ -370,3 +370,13 @@ func (d *diary) onceInOrder(t *testing.T, want int) {
 		t.Errorf("%d deliveries, want %d", len(seen), want)
 	}
 }
+
+func newPool(t *testing.T, cfg *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}

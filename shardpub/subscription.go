@@ -69,7 +69,7 @@ func newSubscription(ctx context.Context, n *Node, cfg *SubscriberConfig, topic 
 		Identity: lease.Identity{
 			Worker: s.worker, Host: n.cfg.Name, PID: os.Getpid(), Version: n.cfg.Version, Session: !n.cfg.DisableSession,
 		},
-		OnError: func(_ context.Context, err error) { n.failed(err) },
+		OnError: func(_ context.Context, err error) { n.leaseFailed(err) },
 	})
 	if err != nil {
 		return nil, err
