@@ -43,6 +43,8 @@ type Session struct {
 	queue     []*request
 	interrupt context.CancelFunc // ends the wait for a notification
 	connected bool
+
+	ended chan struct{} // closed when Run has returned
 }
 
 type request struct {
@@ -59,7 +61,7 @@ func New(cfg Config) *Session {
 	if cfg.MaxBackoff <= 0 {
 		cfg.MaxBackoff = 2 * time.Second
 	}
-	return &Session{cfg: cfg}
+	return &Session{cfg: cfg, ended: make(chan struct{})}
 }
 
 // Connected reports whether there is a connection right now.
@@ -73,7 +75,7 @@ func (s *Session) Connected() bool {
 // order; the wait for notifications is interrupted and loses none. A context
 // that ends while f runs breaks the connection, as pgx does. Without a
 // connection Do waits for one until ctx ends and then returns ErrDisconnected
-// with ctx's error.
+// with ctx's error; after Run has ended, ErrDisconnected at once.
 func (s *Session) Do(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 	r := &request{ctx: ctx, f: f, done: make(chan error, 1)}
 	s.enqueue(r)
@@ -81,9 +83,13 @@ func (s *Session) Do(ctx context.Context, f func(context.Context, *pgx.Conn) err
 	case err := <-r.done:
 		return err
 	case <-ctx.Done():
-	}
-	if s.withdraw(r) {
-		return fmt.Errorf("%w: %w", ErrDisconnected, context.Cause(ctx))
+		if s.withdraw(r) {
+			return fmt.Errorf("%w: %w", ErrDisconnected, context.Cause(ctx))
+		}
+	case <-s.ended:
+		if s.withdraw(r) {
+			return ErrDisconnected
+		}
 	}
 	return <-r.done // it runs: its statement ends with ctx
 }
@@ -136,8 +142,9 @@ func (s *Session) setConnected(up bool) {
 }
 
 // Run connects, serves and reconnects until ctx ends, then closes the
-// connection and returns nil. Call it once.
+// connection and returns nil. Call it once. From then on Do finds no connection.
 func (s *Session) Run(ctx context.Context) error {
+	defer close(s.ended)
 	backoff := s.cfg.MinBackoff
 	for ctx.Err() == nil {
 		served, err := s.connectAndServe(ctx)
