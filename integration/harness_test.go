@@ -115,6 +115,7 @@ type worker struct {
 	stdin io.WriteCloser
 	exit  chan struct{} // closed when it is gone
 	err   error
+	out   *lines
 }
 
 // start runs a worker process; change adapts the spec.
@@ -134,6 +135,7 @@ func (w *world) start(name string, change ...func(*workerSpec)) *worker {
 	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out := &lines{t: w.t}
+	p.out = out
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		w.t.Fatal(err)
@@ -180,11 +182,20 @@ type lines struct {
 	mu     sync.Mutex
 	t      *testing.T
 	closed bool
+	text   []byte
+}
+
+// String is what the process has written.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
 	if !l.closed {
 		l.t.Logf("%s", p)
 	}

@@ -45,7 +45,15 @@ type workerSpec struct {
 	FailOnce    bool // each event fails at its first delivery
 	FailType    string
 	IgnoreCtx   bool // handlers do not look at their context
+	Batch       int
+	BlockAt     string // stream@version: its handler waits for the end of its context
 }
+
+// What a worker process exits with, besides 0 and 1.
+const (
+	exitTarget = 4 // the subscription reads something else
+	exitShards = 5 // it has another number of shards
+)
 
 // runWorker is the worker process. It ends on SIGTERM, or when the test that
 // started it is gone.
@@ -63,9 +71,21 @@ func runWorker(spec string) int {
 	}()
 	if err := w.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, w.Name, err)
-		return 1
+		return exitCode(err)
 	}
 	return 0
+}
+
+func exitCode(err error) int {
+	var target *lease.TargetError
+	var shards *lease.ShardCountError
+	switch {
+	case errors.As(err, &target):
+		return exitTarget
+	case errors.As(err, &shards):
+		return exitShards
+	}
+	return 1
 }
 
 func (w workerSpec) run(ctx context.Context) error {
@@ -97,6 +117,7 @@ func (w workerSpec) run(ctx context.Context) error {
 		SubscriptionName:   shardpub.ExactName,
 		Shards:             w.Shards,
 		Concurrency:        w.Concurrency,
+		BatchSize:          w.Batch,
 		DrainTimeout:       w.Drain,
 		CheckpointInterval: w.Checkpoint,
 		Retry:              w.Retry,
@@ -144,6 +165,10 @@ func (h *handler) handle(msg *message.Message) error {
 	}
 	if h.spec.FailOnce && h.first(d) {
 		return errFirst
+	}
+	if h.spec.BlockAt == fmt.Sprint(d.Stream, "@", d.Version) {
+		<-msg.Context().Done()
+		return msg.Context().Err()
 	}
 	if err := h.work(msg.Context()); err != nil {
 		if errors.Is(context.Cause(msg.Context()), lease.ErrLost) {
