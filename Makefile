@@ -23,6 +23,7 @@ demo: postgres ## Three workers share a git history; one is killed. REPO=… LIM
 .PHONY: test
 test: postgres ## Run all tests, with the race detector where it works.
 	$(GO) test $(race_flag) $(TEST_FLAGS) ./...
+	$(GO) test -count=1 -run '^TestPubSubReconnect$$' ./shardpub # the suite's own code races here
 
 .PHONY: test-short
 test-short: postgres ## Run the tests without the long ones.
@@ -39,6 +40,7 @@ fuzz: ## Fuzz every target for FUZZTIME (30s).
 .PHONY: suite
 suite: postgres ## Run Watermill's universal suite in full (half an hour).
 	SUISHA_SUITE=full $(GO) test $(race_flag) -count=1 -v -run '^TestPubSub' -timeout 60m ./shardpub/
+	SUISHA_SUITE=full $(GO) test -count=1 -v -run '^TestPubSubReconnect$$' -timeout 60m ./shardpub/
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI_VERSION) ## Run golangci-lint; the first run builds it (minutes).

@@ -107,7 +107,7 @@ func (w workerSpec) run(ctx context.Context) error {
 		Name:           w.Name,
 		PollInterval:   500 * time.Millisecond,
 		DisableSession: w.PollOnly,
-		OnError:        func(_ context.Context, err error) { fmt.Fprintln(os.Stderr, w.Name, err) },
+		OnError:        func(_ context.Context, err error) { fmt.Fprintf(os.Stderr, "%s %T %q\n", w.Name, err, err) },
 	}, nil)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func TestAppendHonoursEachExpectation(t *testing.T) {
 		if err == nil || err.Error() != c.want.Error() || !errors.Is(err, kiroku.ErrConflict) {
 			t.Errorf("%s, %v: error %v, want %v", c.stream, c.expected, err, c.want)
 		}
-		if joined := err.(interface{ Unwrap() []error }).Unwrap(); !reflect.DeepEqual(joined, []error{c.want}) { //nolint:errorlint // the join itself
+		if joined := err.(interface{ Unwrap() []error }).Unwrap(); !reflect.DeepEqual(joined, []error{c.want}) {
 			t.Errorf("%s, %v: errors %#v, want %#v", c.stream, c.expected, joined, c.want)
 		}
 		if contents(t, pool) != before {

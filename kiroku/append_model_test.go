@@ -47,7 +47,7 @@ func (m *model) append(appends []kiroku.StreamAppend, kinds []string, exact []in
 }
 
 func faultsOf(tb rapid.TB, err error) (faults []string) {
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() { //nolint:errorlint // the join itself
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 		var (
 			exists   *kiroku.StreamExistsError
 			missing  *kiroku.StreamNotFoundError

@@ -128,7 +128,7 @@ func checkJSONString(text []byte, start int) (end int, err error) {
 }
 
 func hexRune(text []byte) rune {
-	n, _ := strconv.ParseUint(string(text[:4]), 16, 32) //nolint:errcheck // the parser has seen four digits
+	n, _ := strconv.ParseUint(string(text[:4]), 16, 16) // the parser has seen four digits
 	return rune(n)
 }
 

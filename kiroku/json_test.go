@@ -3,6 +3,7 @@ package kiroku_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -36,9 +37,7 @@ func TestCheckJSONSaysBeforehandWhatJSONBTakes(t *testing.T) {
 		"0." + strings.Repeat("1", 16383):                               true,
 		"0." + strings.Repeat("1", 16384):                               false,
 	}
-	for text, ok := range jsonTexts {
-		texts[text] = ok
-	}
+	maps.Copy(texts, jsonTexts)
 	for text, ok := range texts {
 		err := kiroku.CheckJSON([]byte(text))
 		if (err == nil) != ok {

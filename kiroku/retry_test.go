@@ -64,7 +64,7 @@ func TestRetryPolicyNamesEachWrongField(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fields []string
-	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() { //nolint:errorlint // the join itself
+	for _, err := range err.(interface{ Unwrap() []error }).Unwrap() {
 		fields = append(fields, wantError[*kiroku.ArgumentError](t, err).Argument)
 	}
 	if len(fields) != 5 {

@@ -15,7 +15,7 @@ import (
 // fields collects the fields of all ConfigErrors in err.
 func fields(err error) []string {
 	var out []string
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // walking the tree
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
 			out = append(out, fields(e)...)
 		}

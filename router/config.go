@@ -112,7 +112,7 @@ func orDefault[T comparable](v *T, d T) {
 
 // named puts another name before the fields of joined *shardpub.ConfigErrors.
 func named(prefix string, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what Validate returns
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return err
 	}

@@ -3,10 +3,7 @@ package shardpub_test
 import (
 	"context"
 	"os"
-	"os/signal"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/suisha-go/suisha/internal/pgserver"
 	"github.com/suisha-go/suisha/internal/pgtest"
 	"github.com/suisha-go/suisha/lease"
 	"github.com/suisha-go/suisha/shardpub"
@@ -124,43 +120,4 @@ func TestPubSubUnordered(t *testing.T) { suite{shards: 8, key: keyByUUID, short:
 
 func TestPubSubOneBucket(t *testing.T) {
 	suite{shards: 1, key: keyByPayload, ordered: true, short: true}.run(t)
-}
-
-// migrated makes a database on a server of the test's own.
-func migrated(t *testing.T, server *pgserver.Server) *pgxpool.Pool {
-	t.Helper()
-	ctx := context.Background()
-	dsn, err := server.CreateDatabase(ctx, "reconnect", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := pgxpool.New(ctx, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	if err := shardpub.Migrate(ctx, pool); err != nil {
-		t.Fatal(err)
-	}
-	return pool
-}
-
-// TestPubSubReconnect restarts a server of its own in the middle of the suite's
-// traffic, at the suite's command: a signal to this process.
-func TestPubSubReconnect(t *testing.T) {
-	server := pgtest.Server(t, pgserver.Options{})
-	pool := migrated(t, server)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGUSR1)
-	t.Cleanup(func() { signal.Stop(signals) })
-	go func() {
-		for range signals {
-			if err := server.Restart(context.Background()); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	s := suite{shards: 8, key: keyByUUID, short: true, restart: []string{"kill", "-USR1", strconv.Itoa(os.Getpid())}}
-	tests.TestReconnect(t, tests.TestContext{TestID: tests.NewTestID(), Features: s.features()},
-		func(t *testing.T) (message.Publisher, message.Subscriber) { return s.pubSub(t, pool, "group") })
 }

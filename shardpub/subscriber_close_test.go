@@ -275,8 +275,8 @@ func TestErrorAfterOurCancellationIsNoAttempt(t *testing.T) {
 	again.Ack()
 }
 
-// No goroutine outlives Close, whatever was going on. It runs alone.
-func TestCloseLeaksNoGoroutine(t *testing.T) {
+// No goroutine outlives Close, whatever was going on.
+func TestCloseLeaksNoGoroutine(t *testing.T) { //nolint:paralleltest // it looks at all goroutines
 	r := newRig(t)
 	r.appendRound(orders, 200)
 	pool := r.pool

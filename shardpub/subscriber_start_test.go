@@ -46,9 +46,8 @@ func TestOneSubscriberOnTwoTopicsLosesNothing(t *testing.T) {
 		r.appendRound("bills", 20)
 	}
 	var seen diary
-	for _, topic := range []string{orders, "bills"} {
-		done := serve(r.subscribe(sub, topic), handleWith(&seen))
-		defer func() { <-done }()
+	both := []<-chan struct{}{
+		serve(r.subscribe(sub, orders), handleWith(&seen)), serve(r.subscribe(sub, "bills"), handleWith(&seen)),
 	}
 	for range 2 {
 		r.appendRound(orders, 20)
@@ -57,6 +56,9 @@ func TestOneSubscriberOnTwoTopicsLosesNothing(t *testing.T) {
 	r.until("all are handled", func() bool { return seen.len() >= 200 })
 	if err := sub.Close(); err != nil {
 		t.Fatal(err)
+	}
+	for _, done := range both {
+		<-done
 	}
 	seen.onceInOrder(t, 200)
 	for _, d := range seen.all() {

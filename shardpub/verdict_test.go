@@ -200,21 +200,29 @@ func TestDeadLetterSaysWhatTheHandlerLastSaid(t *testing.T) {
 		want    string
 	}{
 		{
-			"exhausted", outcome.Outcome{Called: true, Err: failure}, 4,
+			"exhausted",
+			outcome.Outcome{Called: true, Err: failure},
+			4,
 			`{"attempts":5,"deliveries":5,"error_type":"*fmt.wrapError","kind":"max_attempts_exceeded","last_error":"charge: wobbled"}`,
 		},
 		{
-			"exhausted where nobody marks", outcome.Outcome{}, 4,
+			"exhausted where nobody marks",
+			outcome.Outcome{},
+			4,
 			`{"attempts":5,"deliveries":5,"kind":"max_attempts_exceeded"}`,
 		},
 		{
-			"poison", outcome.Outcome{Called: true, Err: &wobble{}, Permanent: true, Reason: kiroku.Reason{Kind: kiroku.Poison, Detail: "bad"}}, 0,
+			"poison",
+			outcome.Outcome{Called: true, Err: &wobble{}, Permanent: true, Reason: kiroku.Reason{Kind: kiroku.Poison, Detail: "bad"}},
+			0,
 			`{"deliveries":1,"detail":"bad","error_type":"*shardpub.wobble","kind":"poison","last_error":"wobbled"}`,
 		},
 		{
-			"what the reason brings itself", outcome.Outcome{Called: true, Err: &wobble{}, Permanent: true, Reason: kiroku.Reason{
+			"what the reason brings itself",
+			outcome.Outcome{Called: true, Err: &wobble{}, Permanent: true, Reason: kiroku.Reason{
 				Kind: kiroku.Other, Detail: "E7: closed", Extra: map[string]any{"detail": map[string]int{"code": 7}, "last_error": "mine"},
-			}}, 1,
+			}},
+			1,
 			`{"deliveries":2,"detail":{"code":7},"error_type":"*shardpub.wobble","kind":"other","last_error":"mine","summary":"E7: closed"}`,
 		},
 	} {

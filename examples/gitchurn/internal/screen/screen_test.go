@@ -114,7 +114,8 @@ func TestWithoutColorThereIsNoColorCode(t *testing.T) {
 	for _, lines := range [][]string{
 		screen.Frame(middle(), screen.Style{Width: 100, Height: 40}), screen.Plain(middle()),
 		screen.Hottest(hottest(), screen.Style{Width: 80}), screen.Verdict(verdict("1", true), screen.Style{Width: 80}),
-		screen.Title("suisha", "git churn", screen.Style{}), {screen.Fact("database", "PostgreSQL", screen.Style{})},
+		screen.Title("suisha", "git churn", screen.Style{}),
+		{screen.Fact("database", "PostgreSQL", screen.Style{})},
 	} {
 		if s := strings.Join(lines, "\n"); strings.Contains(s, "\x1b") {
 			t.Errorf("got %q", s)
