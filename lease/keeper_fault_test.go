@@ -16,7 +16,6 @@ type hung struct {
 	lease.Store
 	mu    sync.Mutex
 	hangs bool
-	inner chan struct{}
 }
 
 func (h *hung) set(on bool) {

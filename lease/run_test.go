@@ -216,7 +216,7 @@ func TestLeaseThatEndsThisVeryMomentIsNobodys(t *testing.T) { // S-2B
 		for range 4 {
 			pass()
 			b.after(10 * time.Second)
-			if left := b.table.rows[0].expiry.Sub(time.Now()); left == 0 {
+			if left := time.Until(b.table.rows[0].expiry); left == 0 {
 				p := pass()
 				if p.Live != 1 || len(p.Claimed)+len(p.Missed) != 0 {
 					b.t.Errorf("at its end: %+v", p)

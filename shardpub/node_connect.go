@@ -11,7 +11,9 @@ import (
 func (n *Node) poolConfig() *pgxpool.Config {
 	cfg := n.user.Config()
 	cfg.MinConns, cfg.MinIdleConns, cfg.MaxConns = 0, 0, 2
-	cfg.BeforeAcquire, cfg.PrepareConn, cfg.AfterRelease, cfg.BeforeClose = nil, nil, nil, nil //nolint:staticcheck // BeforeAcquire is deprecated and still the caller's
+	cfg.AfterRelease, cfg.BeforeClose = nil, nil
+	// The caller's PrepareConn and BeforeAcquire are for the caller's connections.
+	cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
 	after := cfg.AfterConnect
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		n.feed.suspect()
