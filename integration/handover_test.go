@@ -11,7 +11,7 @@ import (
 // Planned moves drain: over 100 moved buckets, with handlers running and a
 // backlog all the time, nothing is lost, repeated or out of order (P-18, P-19,
 // P-20, case 16, case 17).
-func TestHundredMovedBucketsUnderLoadLoseRepeatAndReorderNothing(t *testing.T) {
+func TestHundredMovedBucketsUnderLoadLoseRepeatAndReorderNothing(t *testing.T) { //nolint:paralleltest // it times what it sees
 	w := newWorld(t, workerSpec{Shards: 64, Work: 5 * time.Millisecond})
 	streams := w.streamsPerBucket(10)
 	w.appendTo(streams, 5)
@@ -145,7 +145,7 @@ func (w *world) beats() int64 {
 
 // Cold start, with default options: 64 buckets are one worker's within a second,
 // and of four that start together within two, evenly (S-37 replaced).
-func TestColdStartClaimsSixtyFourBucketsWithinASecond(t *testing.T) {
+func TestColdStartClaimsSixtyFourBucketsWithinASecond(t *testing.T) { //nolint:paralleltest // it times what it sees
 	w := newWorld(t, workerSpec{Shards: 64, TTL: 30 * time.Second, Renew: 10 * time.Second})
 	w.append(640, 1)
 	w.start("a")
@@ -164,7 +164,7 @@ func (w *world) sinceJoin(moment string) int64 {
 	return w.count(`select (extract(epoch from (` + moment + `) - max(joined_at)) * 1000)::bigint from suisha.workers`)
 }
 
-func TestFourWorkersStartedTogetherAreEvenWithinTwoSeconds(t *testing.T) {
+func TestFourWorkersStartedTogetherAreEvenWithinTwoSeconds(t *testing.T) { //nolint:paralleltest // it times what it sees
 	w := newWorld(t, workerSpec{Shards: 64, TTL: 30 * time.Second, Renew: 10 * time.Second})
 	w.append(640, 1)
 	names := []string{"a", "b", "c", "d"}

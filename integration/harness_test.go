@@ -131,7 +131,7 @@ func (w *world) start(name string, change ...func(*workerSpec)) *worker {
 		w.t.Fatal(err)
 	}
 	p := &worker{name: name, exit: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0]) //nolint:gosec // this test binary
+	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), workerEnv+"="+string(text))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out := &lines{t: w.t}

@@ -90,7 +90,7 @@ func TestAppendIsTheModel(t *testing.T) {
 				exec(t, pool, `update kiroku.streams set deleted_at = case when $2 then now() end where stream_name = $1`, name, m.deleted[name])
 				continue
 			}
-			step(rt, t, pool, m, base, names)
+			step(t, rt, pool, m, base, names)
 		}
 		keys, err := kiroku.ReadAll(t.Context(), pool, base, 1000)
 		if err != nil {
@@ -111,7 +111,7 @@ func TestAppendIsTheModel(t *testing.T) {
 	wantDenseLog(t, pool)
 }
 
-func step(rt *rapid.T, t *testing.T, db kiroku.DB, m *model, base kiroku.Position, names []string) {
+func step(t *testing.T, rt *rapid.T, db kiroku.DB, m *model, base kiroku.Position, names []string) {
 	var (
 		appends []kiroku.StreamAppend
 		kinds   []string

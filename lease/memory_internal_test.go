@@ -119,10 +119,10 @@ func TestBucketLiesForOneIntervalThenForTwo(t *testing.T) { // P-10, P-12
 	t.Parallel()
 	m := remember(nil, Row{Bucket: 0})
 	for _, test := range []struct {
-		at   time.Duration
-		want int
+		seconds int
+		want    int
 	}{{0, 0}, {10, 0}, {12, 0}, {13, 1}, {25, 1}, {26, 2}} {
-		d := test.at * time.Second
+		d := time.Duration(test.seconds) * time.Second
 		m.beat(d)
 		if got := m.lying(at(d), at(d), 0, true); got != test.want {
 			t.Errorf("after %v: %d, want %d", d, got, test.want)

@@ -102,7 +102,8 @@ func (k *Keeper) pass(ctx context.Context) (Pass, outlook, error) {
 	k.state.share, k.state.members = d.Share, v.Members
 	k.mu.Unlock()
 	look := outlook{settling: d.Settling, ripens: k.ripens(s)}
-	return pass, look, k.act(ctx, s, d, &pass)
+	err = k.act(ctx, s, d, &pass)
+	return pass, look, err
 }
 
 func (k *Keeper) step(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -19,7 +19,7 @@ func TestShutdownDrainsAllAtOnceAndRenewsMeanwhile(t *testing.T) { // L-1F, P-18
 			}
 		})
 		b.after(time.Second)
-		other := b.start(2, func(_ *lease.KeeperConfig, h *holder) {})
+		other := b.start(2, func(*lease.KeeperConfig, *holder) {})
 		b.after(5 * time.Second)
 		tenure := w.holder.tenure(0)
 		w.stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,8 +38,8 @@ func returning(err error) message.HandlerFunc {
 
 // chain puts middleware around a handler, the first outermost, as a router does.
 func chain(h message.HandlerFunc, all ...message.HandlerMiddleware) message.HandlerFunc {
-	for i := len(all) - 1; i >= 0; i-- {
-		h = all[i](h)
+	for _, m := range slices.Backward(all) {
+		h = m(h)
 	}
 	return h
 }

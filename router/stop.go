@@ -121,7 +121,7 @@ func (w *Worker) Stop(ctx context.Context) error {
 		return fmt.Errorf("router: stop: %w", context.Cause(ctx))
 	}
 	if w.startErr != nil {
-		return nil
+		return nil //nolint:nilerr // Start has returned it; there was nothing to stop
 	}
 	return w.err
 }

@@ -2,6 +2,7 @@ package shardpub
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -167,9 +168,7 @@ func (f *feed) ask() (a ask[*bucket], routes []route, limit int, ok bool) {
 	if !ok {
 		return a, nil, 0, false
 	}
-	for b, read := range a.Parked {
-		f.parked[b] = read
-	}
+	maps.Copy(f.parked, a.Parked)
 	want := 0
 	for b := range a.Sinks {
 		want += b.sub.cfg.BatchSize

@@ -22,11 +22,7 @@ func (s *subscription) Assign(tenures []*lease.Tenure) {
 	}
 	s.shareLocked()
 	s.mu.Unlock()
-	s.opening.Add(1)
-	go func() {
-		defer s.opening.Done()
-		s.open(buckets)
-	}()
+	s.opening.Go(func() { s.open(buckets) })
 }
 
 // open loads the checkpoints, in a statement begun after the claim committed
@@ -55,11 +51,7 @@ func (s *subscription) open(buckets []*bucket) {
 		return
 	}
 	for b, at := range ready {
-		s.opening.Add(1)
-		go func() {
-			defer s.opening.Done()
-			s.introduce(b, at)
-		}()
+		s.opening.Go(func() { s.introduce(b, at) })
 	}
 }
 

@@ -67,7 +67,7 @@ func (d DefaultMarshaler) Marshal(_ string, msg *message.Message) (kiroku.Event,
 	if err != nil {
 		return kiroku.Event{}, err
 	}
-	user := message.Metadata(maps.Clone(msg.Metadata))
+	user := maps.Clone(msg.Metadata)
 	delete(user, MetadataExpectedVersion)
 	eventType := DefaultEventType
 	// A name that is the default type stays in the metadata: that tells it from

@@ -85,9 +85,9 @@ func (n *Node) start() error {
 		return err
 	}
 	n.pool, n.stop, n.started = pool, stop, true
-	n.run(func() { n.errs.run(ctx) })
-	n.run(func() { n.feed.run(ctx) })
-	n.run(func() { n.flusher.run(ctx) })
+	n.running.Go(func() { n.errs.run(ctx) })
+	n.running.Go(func() { n.feed.run(ctx) })
+	n.running.Go(func() { n.flusher.run(ctx) })
 	if n.cfg.DisableSession {
 		n.runner = lease.PoolRunner(pool)
 		return nil
@@ -100,16 +100,8 @@ func (n *Node) start() error {
 		OnError:   func(err error) { n.failed(&SessionError{Err: err}) },
 	})
 	n.runner = n.session
-	n.run(func() { _ = n.session.Run(ctx) })
+	n.running.Go(func() { _ = n.session.Run(ctx) })
 	return nil
-}
-
-func (n *Node) run(f func()) {
-	n.running.Add(1)
-	go func() {
-		defer n.running.Done()
-		f()
-	}()
 }
 
 // notified sorts a notification: new events wake the feed, changes of ownership

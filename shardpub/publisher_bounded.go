@@ -61,7 +61,7 @@ func (b bounded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, 
 		_ = results.Close() // says the same
 		return nil, err
 	}
-	rows, err := results.Query()
+	rows, err := results.Query() //nolint:rowserrcheck // the caller does
 	if err != nil {
 		_ = results.Close() // says the same
 		return nil, err

@@ -21,7 +21,7 @@ import (
 // traffic, at the suite's command: a signal to this process. The suite reads what
 // its publishers still write, so it runs without the race detector; with it runs
 // TestServerRestartsLoseNothing.
-func TestPubSubReconnect(t *testing.T) {
+func TestPubSubReconnect(t *testing.T) { //nolint:paralleltest // it takes signals of the process
 	server := pgtest.Server(t, pgserver.Options{})
 	pool := migrated(t, server)
 	signals := make(chan os.Signal, 1)

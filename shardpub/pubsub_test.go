@@ -114,10 +114,10 @@ func (s suite) run(t *testing.T) {
 	)
 }
 
-func TestPubSubOrdered(t *testing.T) { suite{shards: 8, key: keyByPayload, ordered: true}.run(t) }
+func TestPubSubOrdered(t *testing.T) { suite{shards: 8, key: keyByPayload, ordered: true}.run(t) } //nolint:paralleltest // the suite fills the machine
 
-func TestPubSubUnordered(t *testing.T) { suite{shards: 8, key: keyByUUID, short: true}.run(t) }
+func TestPubSubUnordered(t *testing.T) { suite{shards: 8, key: keyByUUID, short: true}.run(t) } //nolint:paralleltest // the suite fills the machine
 
-func TestPubSubOneBucket(t *testing.T) {
+func TestPubSubOneBucket(t *testing.T) { //nolint:paralleltest // the suite fills the machine
 	suite{shards: 1, key: keyByPayload, ordered: true, short: true}.run(t)
 }

@@ -63,11 +63,11 @@ func (f *flusher) take() []*bucket {
 
 // forget returns when no statement writes for the bucket, nor will.
 func (f *flusher) forget(b *bucket) {
-	f.mu.Lock()
-	delete(f.dirty, b)
-	f.mu.Unlock()
 	f.statement.Lock()
 	defer f.statement.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.dirty, b)
 }
 
 // run writes until ctx ends. What is dirty then goes out with the releases. Every

@@ -131,14 +131,14 @@ func TestSQLPublisherWritesWhatAppendWrites(t *testing.T) {
 		{keyed("m5", "5", "c"), keyed("m6", "6", "b"), keyed("m7", "7", "a"), expecting("m8", "c", "no_stream")},
 		{expecting("m9", "b", "3"), expecting("m10", "a", "stream_exists"), expecting("m11", "d", "any")},
 	}
-	append, adapter := storePool(t), storePool(t)
-	pub, db := newPublisher(t, append, shardpub.PublisherConfig{}), openSQL(t, adapter)
+	direct, adapter := storePool(t), storePool(t)
+	pub, db := newPublisher(t, direct, shardpub.PublisherConfig{}), openSQL(t, adapter)
 	for i, msgs := range calls {
 		if err := errors.Join(pub.Publish("orders", msgs...), sqlPublish(db, shardpub.SQLSchemaConfig{}, "orders", msgs...)); err != nil {
 			t.Fatalf("call %d: %v", i, err)
 		}
 	}
-	if a, b := rowsOf(t, append), rowsOf(t, adapter); a != b || strings.Count(a, "{") < 11 {
+	if a, b := rowsOf(t, direct), rowsOf(t, adapter); a != b || strings.Count(a, "{") < 11 {
 		t.Errorf("append wrote %s\nthe adapter %s", a, b)
 	}
 }

@@ -2,6 +2,7 @@ package shardpub
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -58,9 +59,7 @@ func withAttempts(r kiroku.Reason, err error, attempt int) kiroku.Reason {
 		extra["last_error"] = shorten(err.Error())
 		extra["error_type"] = fmt.Sprintf("%T", err)
 	}
-	for k, v := range r.Extra {
-		extra[k] = v
-	}
+	maps.Copy(extra, r.Extra)
 	r.Extra = extra
 	return r
 }

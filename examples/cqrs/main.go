@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"strconv"
 	"sync"
 	"time"
 
@@ -108,7 +109,7 @@ func (h *hotel) register(w *router.Worker) error {
 // write appends events as any program would, with no message in sight.
 func write(ctx context.Context, pool *pgxpool.Pool) error {
 	for i := range rooms {
-		room := fmt.Sprint(100 + i)
+		room := strconv.Itoa(100 + i)
 		var events []kiroku.Event
 		for _, e := range []any{
 			RoomBooked{room, "Ada"}, BreakfastAdd{room}, struct{ Nobody string }{"knows me"}, RoomPaid{room, 4200},

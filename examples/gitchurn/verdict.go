@@ -142,10 +142,10 @@ func first(s []string, n int) []string { return s[:min(n, len(s))] }
 
 func (r result) repeats() []string {
 	all, explained := r.calls.Repeated, r.calls.Explained
-	switch {
-	case all == 0:
+	switch all {
+	case 0:
 		return []string{"each event was handled exactly once"}
-	case all == explained:
+	case explained:
 		return []string{"not yet checkpointed by " + r.killed + "; counted once"}
 	default:
 		return []string{

@@ -60,7 +60,8 @@ func newObserver(ctx context.Context, pool *pgxpool.Pool, buckets int) (*observe
 	for subscription, category := range categories {
 		subscriptions[category] = subscription
 	}
-	rows, err := pool.Query(ctx, extentsSQL, pgx.NamedArgs{"buckets": buckets})
+	rows, err := pool.Query(ctx, extentsSQL, //nolint:rowserrcheck // ForEachRow does
+		pgx.NamedArgs{"buckets": buckets})
 	if err != nil {
 		return nil, fmt.Errorf("extents: %w", err)
 	}
@@ -109,7 +110,7 @@ func (o *observer) look(ctx context.Context, numbers map[int]int) (sample, error
 
 // learn reads which id is which worker's.
 func (o *observer) learn(ctx context.Context, numbers map[int]int) error {
-	rows, err := o.pool.Query(ctx, membersSQL)
+	rows, err := o.pool.Query(ctx, membersSQL) //nolint:rowserrcheck // ForEachRow does
 	if err != nil {
 		return fmt.Errorf("members: %w", err)
 	}

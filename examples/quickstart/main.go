@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,7 @@ func run(ctx context.Context) (int64, error) {
 	}
 	for i := range orders {
 		msg := message.NewMessage(watermill.NewUUID(), fmt.Appendf(nil, `{"order": %d}`, i))
-		msg.Metadata.Set(shardpub.MetadataKey, fmt.Sprint(i%10)) // one stream per customer: in order
+		msg.Metadata.Set(shardpub.MetadataKey, strconv.Itoa(i%10)) // one stream per customer: in order
 		if err := pub.Publish("orders", msg); err != nil {
 			return 0, err
 		}

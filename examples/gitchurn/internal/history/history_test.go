@@ -164,7 +164,7 @@ func TestReadingStopsWithTheLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for range r.Changes(t.Context()) {
+	for range r.Changes(t.Context()) { //nolint:errcheck // the loop ends before any error could come
 		if n++; n == 3 {
 			break
 		}

@@ -14,7 +14,7 @@ import (
 // so that different paths stay different and url.PathUnescape gives the path back.
 func Escape(path string) string {
 	var b strings.Builder
-	for len(path) > 0 {
+	for path != "" {
 		r, n := utf8.DecodeRuneInString(path)
 		if r == '%' || r == utf8.RuneError && n == 1 || !unicode.IsPrint(r) {
 			for i := range n {

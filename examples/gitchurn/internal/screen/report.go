@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -53,7 +54,7 @@ func Verdict(findings []Finding, s Style) []string {
 		} else {
 			value += f.Value
 		}
-		notes := append(f.Notes[:len(f.Notes):len(f.Notes)], "")
+		notes := slices.Concat(f.Notes, []string{""})
 		lines = append(lines, strings.TrimRight(fmt.Sprintf("%s%-12s %s   %s", margin, f.Name, value, p.note(notes[0])), " "))
 		for _, n := range notes[1:max(len(notes)-1, 1)] {
 			lines = append(lines, margin+strings.Repeat(" ", 25)+p.note(n))

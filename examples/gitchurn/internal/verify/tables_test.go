@@ -164,7 +164,7 @@ func TestCallsTellOrderAndRepeats(t *testing.T) {
 			kill.Checkpoints[0] = 9
 		}
 		rolledBack(t, pool, func(tx pgx.Tx) {
-			for _, call := range strings.Fields(c.calls) {
+			for call := range strings.FieldsSeq(c.calls) {
 				f := strings.Split(call, ":")
 				const note = "insert into demo.calls (worker, bucket, stream, version, position, attempt) values ($1, 0, $2, $3::text::bigint, $3::text::bigint, 0)"
 				if _, err := tx.Exec(t.Context(), note, "worker "+f[0], "file-"+f[1], f[2]); err != nil {
