@@ -9,7 +9,7 @@ import (
 	"github.com/suisha-go/suisha/kiroku"
 )
 
-func TestMigrateKnowsTheLedgerOfCodd(t *testing.T) { //nolint:tparallel,paralleltest // the cases take turns: each has a database
+func TestMigrateKnowsTheLedgerOfCodd(t *testing.T) { //nolint:tparallel // the cases take turns: each has a database
 	t.Parallel()
 	pool := pgtest.New(t, haskell)
 	exec(t, pool, `drop schema pgmigrate cascade`)

@@ -165,7 +165,7 @@ func TestOwnershipIsLogged(t *testing.T) {
 	}
 }
 
-func TestStatementsRunInEveryExecMode(t *testing.T) { //nolint:tparallel,paralleltest // the modes share one database
+func TestStatementsRunInEveryExecMode(t *testing.T) { //nolint:tparallel // the modes share one database
 	t.Parallel()
 	pool := database(t, 2)
 	for _, mode := range []pgx.QueryExecMode{

@@ -118,10 +118,10 @@ func TestBoundsEndWithTheCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer pool.Close()
+		t.Cleanup(pool.Close)
 		pub := newPublisher(t, pool, shardpub.PublisherConfig{LockTimeout: 1000 * time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), 1000*time.Hour) // more than the setting takes
-		defer cancel()
+		t.Cleanup(cancel)
 		release := holdTheLog(t, base)
 		result := make(chan error, 1)
 		go func() { result <- pub.Publish("orders", message.NewMessageWithContext(ctx, "m1", nil)) }()
