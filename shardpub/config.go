@@ -121,8 +121,9 @@ type SubscriberConfig struct {
 	// Defaults to 10 s.
 	DrainTimeout time.Duration
 
-	// HandlerTimeout ends the message's context when a handler takes longer; what
-	// it then returns counts as a failed attempt. Zero: no timeout.
+	// HandlerTimeout ends the message's context when a handler takes longer. An
+	// error that it then returns is a failed attempt; a late Ack still settles the
+	// event. Zero: no timeout.
 	HandlerTimeout time.Duration
 
 	// StartTimeout is how long Subscribe tries to reach the server.

@@ -70,17 +70,18 @@ func (s *subscription) introduce(b *bucket, at kiroku.Position) {
 // places reads checkpoints and head until it succeeds or no bucket is left.
 func (s *subscription) places(buckets []*bucket) (at map[int]kiroku.Position, head kiroku.Position, ok bool) {
 	for backoff := readBackoff; ; backoff = min(2*backoff, readBackoffX) {
-		wanted := slices.ContainsFunc(buckets, func(b *bucket) bool { return !b.isStopped() })
-		if !wanted {
+		i := slices.IndexFunc(buckets, func(b *bucket) bool { return !b.isStopped() })
+		if i < 0 {
 			return nil, 0, false
 		}
+		waiting := buckets[i]
 		var err error
 		if at, head, err = s.tryPlaces(); err == nil {
 			s.node.succeeded()
 			return at, head, true
 		}
-		s.node.failed(&BucketError{Subscription: s.name, Bucket: buckets[0].number, Doing: "load checkpoints", Err: err})
-		wait(s.values, backoff, buckets[0].quit)
+		s.node.failed(&BucketError{Subscription: s.name, Bucket: waiting.number, Doing: "load checkpoints", Err: err})
+		wait(s.values, backoff, waiting.quit)
 	}
 }
 
