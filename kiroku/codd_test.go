@@ -9,7 +9,7 @@ import (
 	"github.com/suisha-go/suisha/kiroku"
 )
 
-func TestMigrateKnowsTheLedgerOfCodd(t *testing.T) { //nolint:tparallel // the cases take turns: each has a database
+func TestMigrateKnowsTheLedgerOfCodd(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, haskell)
 	exec(t, pool, `drop schema pgmigrate cascade`)
@@ -24,6 +24,7 @@ func TestMigrateKnowsTheLedgerOfCodd(t *testing.T) { //nolint:tparallel // the c
 	}
 	for _, schema := range []string{"codd", "codd_schema"} {
 		t.Run(schema, func(t *testing.T) {
+			t.Parallel()
 			tx, err := pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)

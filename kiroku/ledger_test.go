@@ -159,7 +159,7 @@ func ledgers() []ledgerCase {
 	}
 }
 
-func TestMigrateJudgesTheLedgerOfKirokusTool(t *testing.T) { //nolint:tparallel // the cases take turns: each has a database
+func TestMigrateJudgesTheLedgerOfKirokusTool(t *testing.T) { //nolint:tparallel // the cases write the same rows, each in a transaction
 	t.Parallel()
 	pool := pgtest.New(t, haskell)
 	for _, c := range ledgers() {

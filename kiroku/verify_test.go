@@ -127,7 +127,7 @@ var mutilations = []struct{ name, ddl, object, problem string }{
 }
 
 // Each mutilation is made in a transaction of its own, so one database serves all.
-func TestVerifyNamesWhatIsWrong(t *testing.T) { //nolint:tparallel // the cases take turns: each has a database
+func TestVerifyNamesWhatIsWrong(t *testing.T) { //nolint:tparallel // the mutilations lock the same tables, each in a transaction
 	t.Parallel()
 	pool := store(t)
 	for _, c := range mutilations {

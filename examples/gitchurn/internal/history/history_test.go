@@ -164,7 +164,10 @@ func TestReadingStopsWithTheLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for range r.Changes(t.Context()) { //nolint:errcheck // the loop ends before any error could come
+	for _, err := range r.Changes(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		if n++; n == 3 {
 			break
 		}
