@@ -1,7 +1,9 @@
 package shardpub
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -67,18 +69,21 @@ func (b *bucket) handle(e *entry) bool {
 // once is one delivery: hand out, wait for the verdict, judge. ok is false when
 // the bucket goes and the delivery counts for nothing (P-35).
 func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
-	msg, err := b.sub.cfg.Unmarshaler.Unmarshal(kiroku.CategoryOf(e.stream), e.stream, e.event)
+	msg, err := b.message(e)
 	if err != nil {
 		return judgeInvalid(err, r.attempt), true, true
 	}
 	slot := outcome.NewSlot(func() error { return context.Cause(b.base) })
 	d := b.delivery(e, r.attempt)
-	ctx, cancel := messageContext(b.base, d, slot, b.sub.cfg.HandlerTimeout)
-	defer cancel()
+	ctx, cancel := messageContext(b.base, d, slot)
+	defer cancel(nil)
 	setDeliveryMetadata(msg, d)
 	r.delay.set(msg)
 	msg.SetContext(ctx)
-	acked, ok := b.sub.handOut(b, msg)
+	acked, ok := b.sub.handOut(b, msg, func() (stop func() bool) {
+		b.sent(e)
+		return endAfter(b.sub.cfg.HandlerTimeout, cancel)
+	})
 	if !ok || !b.trusted() {
 		return verdict{}, false, false
 	}
@@ -91,15 +96,28 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	if v.exhausted && !counted {
 		v = verdict{action: actRetry, delay: b.sub.cfg.Retry.Delay, err: o.Err} // the last straw does not count
 	}
-	if r.delay = delayedBy(msg); v.action == actRetry && !o.HasAfter {
-		if asked, ok := r.delay.duration(); ok {
-			v.delay = asked
-		}
+	if v.action == actRetry {
+		r.delay = delayedBy(msg)
+		v.delay = r.delay.instead(v.delay, o.HasAfter)
 	}
 	if v.action == actRetry && !counted {
 		v.delay = max(v.delay, outageDelay)
 	}
 	return v, counted, true
+}
+
+// message makes the event anew, with bytes of its own: a handler may do with its
+// message what it likes. A panic of the Unmarshaler is an event that it cannot
+// read.
+func (b *bucket) message(e *entry) (msg *message.Message, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("unmarshaler panicked: %v", p)
+		}
+	}()
+	ev := e.event
+	ev.Data = bytes.Clone(ev.Data)
+	return b.sub.cfg.Unmarshaler.Unmarshal(kiroku.CategoryOf(e.stream), e.stream, ev)
 }
 
 // outageDelay is the least time between deliveries that do not count: no budget
@@ -109,7 +127,7 @@ const outageDelay = 250 * time.Millisecond
 func (b *bucket) delivery(e *entry, attempt int) *Delivery {
 	b.mu.Lock()
 	if f := b.out[e]; f != nil {
-		f.since, f.attempt, f.waiting = clock.Now(), attempt, false
+		f.attempt = attempt
 	}
 	b.mu.Unlock()
 	return &Delivery{
@@ -128,9 +146,19 @@ func (b *bucket) delivery(e *entry, attempt int) *Delivery {
 	}
 }
 
-// handOut sends a message and waits for its Ack or Nack. ok is false when it
-// was not sent, or will not be answered, because the bucket goes.
-func (s *subscription) handOut(b *bucket, msg *message.Message) (acked, ok bool) {
+// sent notes that a handler has the event from now on.
+func (b *bucket) sent(e *entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f := b.out[e]; f != nil {
+		f.since, f.waiting = clock.Now(), false
+	}
+}
+
+// handOut sends a message and waits for its Ack or Nack; sent is called in
+// between, and what it returns at the end. ok is false when it was not sent, or
+// will not be answered, because the bucket goes.
+func (s *subscription) handOut(b *bucket, msg *message.Message, sent func() (stop func() bool)) (acked, ok bool) {
 	if s.inFlight != nil {
 		select {
 		case s.inFlight <- struct{}{}:
@@ -142,6 +170,7 @@ func (s *subscription) handOut(b *bucket, msg *message.Message) (acked, ok bool)
 	if !s.send(b, msg) {
 		return false, false
 	}
+	defer sent()()
 	select {
 	case <-msg.Acked():
 		return true, true

@@ -46,12 +46,18 @@ func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
 }
 
 // messageContext is the context of one message: it ends when the delivery is
-// settled, after timeout unless that is zero, at the drain deadline, or when the
-// bucket is lost, but never with the Subscribe context, whose values it has.
-func messageContext(bucket context.Context, d *Delivery, slot *outcome.Slot, timeout time.Duration) (context.Context, context.CancelFunc) {
-	ctx := outcome.With(context.WithValue(bucket, deliveryKey{}, d), slot)
-	if timeout > 0 {
-		return context.WithTimeoutCause(ctx, timeout, ErrHandlerTimeout)
+// settled, at the drain deadline, or when the bucket is lost, but never with the
+// Subscribe context, whose values it has.
+func messageContext(bucket context.Context, d *Delivery, slot *outcome.Slot) (context.Context, context.CancelCauseFunc) {
+	return context.WithCancelCause(outcome.With(context.WithValue(bucket, deliveryKey{}, d), slot))
+}
+
+// endAfter ends a message's context after the handler's time, unless that is
+// zero. It begins when the message was handed out: the time before is nobody's
+// fault (P-35).
+func endAfter(timeout time.Duration, cancel context.CancelCauseFunc) (stop func() bool) {
+	if timeout <= 0 {
+		return func() bool { return false }
 	}
-	return context.WithCancel(ctx)
+	return time.AfterFunc(timeout, func() { cancel(ErrHandlerTimeout) }).Stop
 }

@@ -40,11 +40,11 @@ func (d delayed) set(m *message.Message) {
 	}
 }
 
-// duration is the delay asked for; false without one.
-func (d delayed) duration() (time.Duration, bool) {
-	if d.lasts == "" {
-		return 0, false
+// instead is the delay asked for, or the policy's: without one, or when the
+// handler asked for its own.
+func (d delayed) instead(policy time.Duration, handlers bool) time.Duration {
+	if v, err := time.ParseDuration(d.lasts); err == nil && !handlers {
+		return v
 	}
-	v, err := time.ParseDuration(d.lasts)
-	return v, err == nil
+	return policy
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 )
 
 // errorQueue calls OnError from a goroutine of its own, so that a hook that
@@ -11,12 +12,13 @@ import (
 type errorQueue struct {
 	hook func(context.Context, error)
 	ch   chan error
+	done chan struct{} // closed when run has returned
 }
 
 const errorQueueSize = 256
 
 func newErrorQueue(hook func(context.Context, error)) *errorQueue {
-	return &errorQueue{hook: hook, ch: make(chan error, errorQueueSize)}
+	return &errorQueue{hook: hook, ch: make(chan error, errorQueueSize), done: make(chan struct{})}
 }
 
 func (q *errorQueue) put(err error) {
@@ -31,6 +33,7 @@ func (q *errorQueue) put(err error) {
 
 // run calls the hook until ctx ends, then for what is left.
 func (q *errorQueue) run(ctx context.Context) {
+	defer close(q.done)
 	for {
 		select {
 		case err := <-q.ch:
@@ -41,6 +44,20 @@ func (q *errorQueue) run(ctx context.Context) {
 			}
 			return
 		}
+	}
+}
+
+// lastErrors is how long Close waits for the hook: it may be the hook that calls
+// Close.
+const lastErrors = time.Second
+
+// wait returns when run has, or when the hook takes too long.
+func (q *errorQueue) wait() {
+	t := time.NewTimer(lastErrors)
+	defer t.Stop()
+	select {
+	case <-q.done:
+	case <-t.C:
 	}
 }
 

@@ -137,7 +137,7 @@ func (s *subscription) Drain(ctx context.Context, t *lease.Tenure, r lease.Reaso
 	if !b.waitQuiet(s.drainTime(r)) {
 		b.cancel(causeOf(r))
 		if !b.waitQuiet(afterCancel) {
-			err := s.outlived(b)
+			err := s.outlived(b, r)
 			unreleased(err)
 			s.waitGone(b)
 			s.revoked(b, lease.Lost)
@@ -184,14 +184,16 @@ func (b *bucket) waitQuiet(d time.Duration) bool {
 }
 
 // outlived reports the handler that did not end in time.
-func (s *subscription) outlived(b *bucket) error {
+func (s *subscription) outlived(b *bucket, r lease.Reason) error {
 	err := &DrainError{Subscription: s.name, Bucket: b.number}
 	if e, f, ok := b.oldest(); ok {
 		err.Stream, err.Position, err.Since = e.stream, e.event.Position, f.since
 	}
-	s.mu.Lock()
-	s.drains = append(s.drains, err)
-	s.mu.Unlock()
+	if r == lease.Shutdown {
+		s.mu.Lock()
+		s.drains = append(s.drains, err)
+		s.mu.Unlock()
+	}
 	s.node.report(err)
 	return err
 }

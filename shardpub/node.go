@@ -85,11 +85,11 @@ func (n *Node) start() error {
 		return err
 	}
 	n.pool, n.stop, n.started = pool, stop, true
-	n.running.Go(func() { n.errs.run(ctx) })
+	go n.errs.run(ctx)
 	n.running.Go(func() { n.feed.run(ctx) })
 	n.running.Go(func() { n.flusher.run(ctx) })
 	if n.cfg.DisableSession {
-		n.runner = lease.PoolRunner(pool)
+		n.runner = heard{lease.PoolRunner(pool), n}
 		return nil
 	}
 	n.session = session.New(session.Config{
@@ -97,9 +97,9 @@ func (n *Node) start() error {
 		Channels:  []string{kiroku.Channel, lease.Channel},
 		OnNotify:  n.notified,
 		OnConnect: func(context.Context, *pgx.Conn) error { n.reconnected(); return nil },
-		OnError:   func(err error) { n.failed(&SessionError{Err: err}) },
+		OnError:   func(err error) { n.report(&SessionError{Err: err}) }, // no statement failed
 	})
-	n.runner = n.session
+	n.runner = heard{n.session, n}
 	n.running.Go(func() { _ = n.session.Run(ctx) })
 	return nil
 }
@@ -200,10 +200,26 @@ func (n *Node) Close() error {
 	}
 	stop()
 	n.running.Wait()
+	n.errs.wait()
 	if first {
 		pool.Close()
 	}
 	return nil
+}
+
+// heard is a Runner whose good statements are known to the Node (P-36).
+type heard struct {
+	lease.Runner
+	node *Node
+}
+
+// Do implements lease.Runner.
+func (h heard) Do(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
+	err := h.Runner.Do(ctx, f)
+	if err == nil {
+		h.node.succeeded()
+	}
+	return err
 }
 
 // failing reports whether the last statement of this Node failed.

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -38,6 +40,12 @@ func (n *Node) connect(ctx context.Context) (*pgx.Conn, error) {
 		if err := pool.BeforeConnect(ctx, cfg); err != nil {
 			return nil, err
 		}
+	}
+	// What the caller's connections do with notifications and with contexts that
+	// end is not for this one: it waits for the first and interrupts by the second.
+	cfg.OnNotification = nil
+	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {

@@ -202,7 +202,7 @@ func (s *Session) serve(ctx context.Context, conn *pgx.Conn) error {
 		interrupt()
 		switch {
 		case err == nil:
-			if s.cfg.OnNotify != nil {
+			if n != nil && s.cfg.OnNotify != nil {
 				s.cfg.OnNotify(n)
 			}
 		case ctx.Err() != nil:
