@@ -2,10 +2,7 @@ package kiroku
 
 import (
 	"context"
-	"errors"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -17,7 +14,11 @@ func ReadKeys(ctx context.Context, db DB, after Position, limit int) ([]Key, err
 	if err := checkLimit(limit); err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, readKeysSQL, int64(after), limit)
+	return readKeys(ctx, db, readKeysSQL, int64(after), limit)
+}
+
+func readKeys(ctx context.Context, db DB, sql string, args ...any) ([]Key, error) {
+	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, storeError(err)
 	}
@@ -37,19 +38,17 @@ func ReadKeys(ctx context.Context, db DB, after Position, limit int) ([]Key, err
 	return out, storeError(rows.Err())
 }
 
-// KeyAt reads the key at a position; false if nothing is there (any more).
-func KeyAt(ctx context.Context, db DB, p Position) (Key, bool, error) {
-	key := Key{Position: p}
-	var id pgtype.UUID
-	err := db.QueryRow(ctx, keyAtSQL, int64(p)).Scan(&key.StreamID, &key.Version, &id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Key{}, false, nil
+// KeysAt reads the keys at some positions, in order. Positions where nothing is
+// (any more) are left out.
+func KeysAt(ctx context.Context, db DB, at []Position) ([]Key, error) {
+	if len(at) == 0 {
+		return nil, nil
 	}
-	if err != nil {
-		return Key{}, false, storeError(err)
+	positions := make([]int64, len(at))
+	for i, p := range at {
+		positions[i] = int64(p)
 	}
-	key.EventID = uuid.UUID(id.Bytes)
-	return key, true, nil
+	return readKeys(ctx, db, keysAtSQL, positions)
 }
 
 // LookupStreams reads what never changes about streams, in no order. Ids that

@@ -71,8 +71,8 @@ func useEverything(t *testing.T, pool *pgxpool.Pool) {
 	wantError[*kiroku.VersionConflictError](t, err)
 	streams, err := kiroku.LookupStreams(ctx, pool, []int64{appended[0].StreamID, appended[1].StreamID})
 	must(err)
-	if _, found, err := kiroku.KeyAt(ctx, pool, head+1); !found || err != nil || len(streams) != 2 {
-		t.Errorf("KeyAt: %v, %v; %d streams", found, err, len(streams))
+	if at, err := kiroku.KeysAt(ctx, pool, []kiroku.Position{head + 1}); len(at) != 1 || err != nil || len(streams) != 2 {
+		t.Errorf("KeysAt: %v, %v; %d streams", at, err, len(streams))
 	}
 	for name, read := range map[string]func() ([]kiroku.RecordedEvent, error){
 		"stream":            func() ([]kiroku.RecordedEvent, error) { return kiroku.ReadStream(ctx, pool, "b-1", 0, 2) },

@@ -143,8 +143,8 @@ func TestKeysAndEventsReadTogetherAreTheLog(t *testing.T) {
 			e.Position, e.StreamID, e.Version = k.Position, k.StreamID, k.Version
 			got = append(got, e)
 			cursor = k.Position
-			if at, ok, err := kiroku.KeyAt(ctx, pool, k.Position); err != nil || !ok || at != k {
-				t.Errorf("KeyAt(%d) = %+v, %v, %v", k.Position, at, ok, err)
+			if at, err := kiroku.KeysAt(ctx, pool, []kiroku.Position{k.Position}); err != nil || !slices.Equal(at, []kiroku.Key{k}) {
+				t.Errorf("KeysAt(%d) = %+v, %v", k.Position, at, err)
 			}
 		}
 	}
@@ -155,8 +155,8 @@ func TestKeysAndEventsReadTogetherAreTheLog(t *testing.T) {
 	if err != nil || head != cursor {
 		t.Errorf("head %d, %v; the log ends at %d", head, err, cursor)
 	}
-	if _, ok, err := kiroku.KeyAt(ctx, pool, head+1); ok || err != nil {
-		t.Errorf("a key beyond the head: %v, %v", ok, err)
+	if at, err := kiroku.KeysAt(ctx, pool, []kiroku.Position{head + 1, head, 0, 1}); err != nil || len(at) != 2 || at[0].Position != 1 || at[1].Position != head {
+		t.Errorf("the keys at both ends and beyond: %v, %v", at, err)
 	}
 	if events, err := kiroku.ReadEvents(ctx, pool, []uuid.UUID{newID()}); err != nil || len(events) != 0 {
 		t.Errorf("unknown id: %v, %v", events, err)

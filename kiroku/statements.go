@@ -11,8 +11,8 @@ var (
 	headSQL string
 	//go:embed sql/read_keys.sql
 	readKeysSQL string
-	//go:embed sql/key_at.sql
-	keyAtSQL string
+	//go:embed sql/keys_at.sql
+	keysAtSQL string
 	//go:embed sql/read_events.sql
 	readEventsSQL string
 	//go:embed sql/lookup_streams.sql

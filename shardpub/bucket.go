@@ -2,8 +2,6 @@ package shardpub
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -28,8 +26,8 @@ type bucket struct {
 	refused int             // size of the event that was refused last, until there is room for it
 	running int             // goroutines in work
 	stopped bool            // no further hand-out
-	told    bool            // OnAssigned was called
-	reading bool            // in the feed
+	told    bool            // OnAssigned has returned; the feed brings events
+	given   bool            // it was released or lost: no checkpoint is written any more
 	out     map[*entry]*flight
 	streak  int       // events given up in a row for an exhausted budget (P-38)
 	until   time.Time // backing off until
@@ -95,7 +93,7 @@ func (b *bucket) room() room {
 }
 
 func (b *bucket) roomLocked() room {
-	if b.lanes == nil {
+	if b.lanes == nil || !b.told {
 		return room{}
 	}
 	r := room{idle: b.lanes.idle()}
@@ -183,7 +181,6 @@ func (b *bucket) enter() bool {
 	if b.stopped {
 		return false
 	}
-	b.told = true
 	b.running++
 	return true
 }
@@ -193,6 +190,24 @@ func (b *bucket) exit() {
 	defer b.mu.Unlock()
 	b.running--
 	b.quietLocked()
+}
+
+// begin has the feed bring events: OnAssigned, if there is one, has returned.
+// A bucket that went meanwhile without waiting for it was never there.
+func (b *bucket) begin(at kiroku.Position) {
+	b.mu.Lock()
+	gone := b.stopped && b.running == 0
+	b.told = !gone
+	b.mu.Unlock()
+	if !gone {
+		b.observe(Event{Kind: BucketAssigned, Position: at})
+	}
+}
+
+func (b *bucket) wasTold() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.told
 }
 
 // left takes an event back that was not settled: the bucket goes.
@@ -240,10 +255,17 @@ func (b *bucket) mark() (kiroku.Position, bool) {
 func (b *bucket) unsaved() (kiroku.Position, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lanes == nil || b.lanes.mark() <= b.flushed {
+	if b.lanes == nil || b.given || b.lanes.mark() <= b.flushed {
 		return 0, false
 	}
 	return b.lanes.mark(), true
+}
+
+// give ends the writing of checkpoints beside the release.
+func (b *bucket) give() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.given = true
 }
 
 func (b *bucket) saved(p kiroku.Position) {
@@ -256,19 +278,6 @@ func (b *bucket) markWithout(e *entry) kiroku.Position {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lanes.markWithout(e)
-}
-
-// oldest is the event that has been out for longest, for a DrainError.
-func (b *bucket) oldest() (*entry, flight, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.out) == 0 {
-		return nil, flight{}, false
-	}
-	e := slices.MinFunc(slices.Collect(maps.Keys(b.out)), func(x, y *entry) int {
-		return b.out[x].since.Compare(b.out[y].since)
-	})
-	return e, *b.out[e], true
 }
 
 func (b *bucket) failed(doing string, err error) {

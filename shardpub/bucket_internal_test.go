@@ -20,6 +20,7 @@ func still(t *testing.T, cfg SubscriberConfig) *bucket {
 	s.share.Store(int64(cfg.PrefetchBytes))
 	b := newBucket(s, lease.NewTenure(context.Background(), 0, 1, lease.NewTrust(clock.Now(), time.Hour, 0)))
 	b.open(0)
+	b.told = true
 	b.running = cfg.Concurrency
 	return b
 }

@@ -152,11 +152,15 @@ type SubscriberConfig struct {
 	Unmarshaler Unmarshaler
 
 	// OnAssigned is called before the first delivery of a bucket that this process
-	// got. ctx ends when the bucket goes. The bucket waits for it.
+	// got. ctx ends when the bucket goes. The bucket waits for it. If it panics the
+	// bucket is given to another worker, and not taken again here for 10 s.
 	OnAssigned func(ctx context.Context, a Assignment)
 
 	// OnRevoked is called after the last handler of a bucket that goes, before its
-	// release; with lease.Lost it is gone already.
+	// release; with lease.Lost it is gone already. It follows every OnAssigned that
+	// returned, unless the Subscriber was closed before the handler ended. It has
+	// what is left of DrainTimeout, at least 1 s; then ctx ends, the delay is reported
+	// as *HookError, and a Close does not wait any longer: the call may outlast it.
 	OnRevoked func(ctx context.Context, a Assignment, r lease.Reason)
 
 	// Node is what subscribers of one process share. Nil: a private one, closed

@@ -37,11 +37,9 @@ func (d *directory) put(s kiroku.Stream) {
 	d.streams[s.ID] = s
 }
 
-func (d *directory) clear() { d.old, d.streams = nil, map[int64]kiroku.Stream{} }
-
 // resolve returns the streams of all keys that exist. A page may name more
 // streams than the directory keeps, so the answer is a map of its own.
-func (d *directory) resolve(ctx context.Context, db kiroku.DB, keys []kiroku.Key) (map[int64]kiroku.Stream, error) {
+func (d *directory) resolve(ctx context.Context, db patient, keys []kiroku.Key) (map[int64]kiroku.Stream, error) {
 	known := make(map[int64]kiroku.Stream, len(keys))
 	var missing []int64
 	asked := map[int64]bool{}
@@ -59,7 +57,7 @@ func (d *directory) resolve(ctx context.Context, db kiroku.DB, keys []kiroku.Key
 	if len(missing) == 0 {
 		return known, nil
 	}
-	found, err := kiroku.LookupStreams(ctx, db, missing)
+	found, err := db.lookupStreams(ctx, missing)
 	if err != nil {
 		return nil, err
 	}

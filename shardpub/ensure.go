@@ -25,7 +25,7 @@ func (n *Node) ensure(ctx context.Context, cfg *SubscriberConfig, topic string, 
 	for backoff := readBackoff; ; backoff = min(2*backoff, time.Second) {
 		err := n.tryEnsure(ctx, cfg, name, topic)
 		if err == nil {
-			n.succeeded()
+			n.last.good()
 			return nil
 		}
 		if !isUnreachable(err) {

@@ -69,6 +69,23 @@ func (e *DrainError) Error() string {
 		e.Subscription, e.Bucket, e.Stream, e.Position, e.Since.Format(time.RFC3339Nano))
 }
 
+// HookError: a hook panicked, or a bucket that goes waits for it longer than for
+// a handler.
+type HookError struct {
+	Subscription string
+	Bucket       int
+	// Hook is the option's name: "OnAssigned", "OnRevoked", "Observe".
+	Hook string
+	Err  error
+}
+
+func (e *HookError) Error() string {
+	return fmt.Sprintf("shardpub: %q bucket %d: %s %v", e.Subscription, e.Bucket, e.Hook, e.Err)
+}
+
+// Unwrap returns what happened.
+func (e *HookError) Unwrap() error { return e.Err }
+
 // BucketError: something failed for one bucket. The bucket goes on, or says
 // otherwise in Status.
 type BucketError struct {

@@ -2,11 +2,10 @@ package shardpub
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/suisha-go/suisha/kiroku"
 )
@@ -16,39 +15,43 @@ import (
 const (
 	minPageKeys  = 100
 	maxPageKeys  = 5000
-	firstChunk   = 256
-	maxChunk     = 1000
 	minDensity   = 0.01
 	readBackoff  = 100 * time.Millisecond
 	readBackoffX = 2 * time.Second
+	minPatience  = 10 * time.Second // for one statement; more after one that took longer
+	maxPatience  = 30 * time.Second // statement_timeout
 )
 
 // feed reads the log once for all buckets of a process. One goroutine runs it;
 // buckets come and go from others.
 type feed struct {
-	node *Node
-	dir  *directory // of the running goroutine
+	node     *Node
+	kick     chan struct{} // holds one wake
+	patience time.Duration // of the running goroutine, like the next one
+	size     int           // what an event costs, lately
 
 	mu      sync.Mutex // guards what follows; taken before a bucket's
+	dir     *directory // used by the running goroutine only
 	groups  *groups[*bucket]
-	parked  map[*bucket]kiroku.Position
-	anchors map[kiroku.Position]uuid.UUID // the event at each cursor, to know the log again
-	server  string                        // who answered last (P-31)
-	verify  bool                          // the connection is another: look before reading on
-	density float64                       // share of the keys that were wanted lately
-	kick    chan struct{}                 // holds one wake
+	parked  map[*bucket]kiroku.Position // full ones, and those in OnAssigned: how far they have read
+	anchors anchors
+	density float64 // share of the keys that were wanted lately
 }
 
 func newFeed(n *Node) *feed {
-	return &feed{
-		node:    n,
-		dir:     newDirectory(n.cfg.DirectorySize),
-		groups:  newGroups[*bucket](maxPageKeys),
-		parked:  map[*bucket]kiroku.Position{},
-		anchors: map[kiroku.Position]uuid.UUID{},
-		density: 1,
-		kick:    make(chan struct{}, 1),
-	}
+	f := &feed{node: n, kick: make(chan struct{}, 1), patience: minPatience, size: firstSize, density: 1}
+	f.forget()
+	return f
+}
+
+// forget drops all that is known of the log. A page under way brings nothing any more.
+func (f *feed) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dir = newDirectory(f.node.cfg.DirectorySize)
+	f.groups = newGroups[*bucket](maxPageKeys)
+	f.parked = map[*bucket]kiroku.Position{}
+	f.anchors = anchors{}
 }
 
 // run reads until ctx ends.
@@ -60,7 +63,10 @@ func (f *feed) run(ctx context.Context) {
 		case ctx.Err() != nil:
 		case err != nil:
 			f.node.failed(err)
-			f.suspect()
+			f.node.pool.Reset() // through a pooler another server may answer by now
+			if errors.Is(err, context.DeadlineExceeded) {
+				f.patience = min(2*f.patience, maxPatience)
+			}
 			wait(ctx, backoff, nil)
 			backoff = min(2*backoff, readBackoffX)
 		case !worked:
@@ -69,7 +75,7 @@ func (f *feed) run(ctx context.Context) {
 			}
 			backoff = readBackoff
 		default:
-			backoff = readBackoff
+			backoff, f.patience = readBackoff, minPatience
 		}
 	}
 }
@@ -103,22 +109,16 @@ func (f *feed) nudge() {
 	}
 }
 
-// suspect has the log checked before it is read on: the connection is new.
-func (f *feed) suspect() {
+// add brings buckets in at their checkpoints. They wait, and are known again by
+// what stands there, until OnAssigned has returned.
+func (f *feed) add(at map[*bucket]kiroku.Position, stands anchors) {
 	f.mu.Lock()
-	f.verify = true
-	f.mu.Unlock()
-}
-
-// add brings buckets in at their checkpoints.
-func (f *feed) add(at map[*bucket]kiroku.Position) {
-	f.mu.Lock()
-	for b := range at {
-		if b.isStopped() {
-			delete(at, b)
+	for b, p := range at {
+		if !b.isStopped() {
+			f.parked[b] = p
+			f.anchors[p] = stands[p]
 		}
 	}
-	f.groups.add(at)
 	f.mu.Unlock()
 	f.nudge()
 }
@@ -133,9 +133,6 @@ func (f *feed) remove(b *bucket) {
 
 // turn reads one page, if there is one to read.
 func (f *feed) turn(ctx context.Context) (worked bool, err error) {
-	if err := f.recognize(ctx); err != nil {
-		return false, err
-	}
 	a, routes, limit, ok := f.ask()
 	if !ok {
 		return false, nil
@@ -147,7 +144,7 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 		f.mu.Unlock()
 		return false, &ReadError{After: a.After, Err: err}
 	}
-	f.node.succeeded()
+	f.node.last.good()
 	f.apply(a, p)
 	return true, nil
 }
@@ -182,6 +179,9 @@ func (f *feed) ask() (a ask[*bucket], routes []route, limit int, ok bool) {
 func (f *feed) apply(a ask[*bucket], p page) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.groups.holds(a.group) {
+		return
+	}
 	for _, it := range p.items {
 		read, present := a.Sinks[it.bucket]
 		if !present || it.entry.event.Position <= read {
@@ -189,37 +189,54 @@ func (f *feed) apply(a ask[*bucket], p page) {
 		}
 		it.entry.below = max(it.entry.below, read)
 		if !it.bucket.offer(it.entry) {
-			f.park(it.bucket, it.entry.below)
+			f.park(it.bucket, it.entry.below, p)
 		}
 	}
 	for b := range a.Sinks {
 		b.advance(p.end)
 	}
 	f.groups.applied(a, p.end, p.more)
-	f.anchor(p)
-	if p.keys > 0 {
-		f.density = 0.7*f.density + 0.3*float64(len(p.items))/float64(p.keys)
+	f.anchor(p.end, p)
+	if len(p.keys) > 0 {
+		f.density = 0.7*f.density + 0.3*float64(len(p.items))/float64(len(p.keys))
 	}
 }
 
 // park takes a bucket that is full out of the page: it has read up to read.
-func (f *feed) park(b *bucket, read kiroku.Position) {
+func (f *feed) park(b *bucket, read kiroku.Position, p page) {
 	b.advance(read)
-	f.groups.park(b)
+	f.groups.remove(b)
 	if !b.isStopped() {
 		f.parked[b] = read
+		f.anchor(read, p)
 	}
 }
 
-// anchor remembers which event stands at the cursor, and forgets the anchors of
-// cursors that are no more.
-func (f *feed) anchor(p page) {
-	if p.last.Position == p.end {
-		f.anchors[p.end] = p.last.EventID
+// anchor remembers which event stands at a place of the page. Now and then it
+// lets go of places that nobody is at any more.
+func (f *feed) anchor(at kiroku.Position, p page) {
+	if event, ok := p.eventAt(at); ok {
+		f.anchors[at] = event
 	}
-	for position := range f.anchors {
-		if f.groups.at(position) == nil {
-			delete(f.anchors, position)
-		}
+	if len(f.anchors) > 2*(len(f.groups.all)+len(f.parked))+64 {
+		f.anchors = f.reachedLocked()
 	}
+}
+
+// reached is what the log is known again by.
+func (f *feed) reached() anchors {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reachedLocked()
+}
+
+func (f *feed) reachedLocked() anchors {
+	reached := anchors{}
+	for at := range f.groups.reads() {
+		reached[at] = f.anchors[at]
+	}
+	for _, at := range f.parked {
+		reached[at] = f.anchors[at]
+	}
+	return reached
 }

@@ -1,9 +1,9 @@
 package shardpub
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -14,9 +14,17 @@ import (
 type page struct {
 	items []item
 	end   kiroku.Position // every key up to here is in items, or is nobody's
-	last  kiroku.Key      // the last key that was read
-	keys  int
-	more  bool // the log goes on
+	keys  []kiroku.Key    // those that were read
+	more  bool            // the log goes on
+}
+
+// eventAt finds what stands at a place that was read.
+func (p page) eventAt(at kiroku.Position) (uuid.UUID, bool) {
+	i, found := slices.BinarySearchFunc(p.keys, at, func(k kiroku.Key, at kiroku.Position) int { return cmp.Compare(k.Position, at) })
+	if !found {
+		return uuid.Nil, false
+	}
+	return p.keys[i].EventID, true
 }
 
 // item is one event for one bucket.
@@ -25,30 +33,32 @@ type item struct {
 	entry  *entry
 }
 
-// errTorn: a key was there and its stream or event was not, and the key still
-// is. The page is read again.
-var errTorn = errors.New("the log changed while it was read")
-
 // readPage reads keys first, then the streams that are not known, then the
-// events that somebody wants (P-27). Three statements at the most for a page
-// whose events fit the byte budget.
-func (f *feed) readPage(ctx context.Context, a ask[*bucket], routes []route, limit int) (page, error) {
-	db := f.node.pool
-	keys, err := kiroku.ReadKeys(ctx, db, a.After, limit)
+// events that somebody wants (P-27): three statements at the most for a page
+// whose events fit one chunk. All are of one connection, so of one log.
+func (f *feed) readPage(ctx context.Context, a ask[*bucket], routes []route, limit int) (p page, err error) {
+	acquire, cancel := context.WithTimeout(ctx, f.patience)
+	conn, err := f.node.pool.Acquire(acquire)
+	cancel()
 	if err != nil {
 		return page{}, err
 	}
-	p := bound(keys, a.After, a.Until, limit)
-	keys = keys[:p.keys]
-	streams, err := f.dir.resolve(ctx, db, keys)
+	defer conn.Release()
+	db := patient{conn, f.patience}
+	keys, err := db.readKeys(ctx, a.After, limit)
+	if err != nil {
+		return page{}, err
+	}
+	p = bound(keys, a.After, a.Until, limit)
+	streams, err := f.directory().resolve(ctx, db, p.keys)
 	if err != nil {
 		return page{}, err
 	}
 	below := a.After
-	for i, k := range keys {
+	for _, k := range p.keys {
 		s, known := streams[k.StreamID]
 		if !known {
-			if err := f.gone(ctx, k); err != nil {
+			if err := db.gone(ctx, k.Position, k.EventID); err != nil {
 				return page{}, err
 			}
 		}
@@ -58,9 +68,16 @@ func (f *feed) readPage(ctx context.Context, a ask[*bucket], routes []route, lim
 				p.items = append(p.items, item{b, e})
 			}
 		}
-		below = keys[i].Position
+		below = k.Position
 	}
-	return f.readEvents(ctx, p)
+	return f.readEvents(ctx, db, p)
+}
+
+// directory is that of the log as it is known now.
+func (f *feed) directory() *directory {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dir
 }
 
 // bound cuts keys at the next group's cursor and says how far the page reaches.
@@ -75,94 +92,11 @@ func bound(keys []kiroku.Key, after, until kiroku.Position, limit int) page {
 			p.end, p.more = until, true
 		}
 	}
-	p.keys = n
+	p.keys = keys[:n]
 	if n > 0 {
-		p.last = keys[n-1]
-		p.end = max(p.end, p.last.Position)
+		p.end = max(p.end, keys[n-1].Position)
 	}
 	return p
-}
-
-// readEvents fetches the events of a page, in chunks, and cuts the page short
-// once it has brought as many bytes as may wait in memory.
-func (f *feed) readEvents(ctx context.Context, p page) (page, error) {
-	budget, spent := f.node.byteBudget(), 0
-	chunk := firstChunk
-	for from := 0; from < len(p.items); {
-		to := whole(p.items, min(from+chunk, len(p.items)))
-		events, err := kiroku.ReadEvents(ctx, f.node.pool, idsOf(p.items[from:to]))
-		if err != nil {
-			return page{}, err
-		}
-		kept := p.items[:from]
-		for _, it := range p.items[from:to] {
-			ev, ok := events[it.entry.event.ID]
-			if !ok {
-				if err := f.gone(ctx, kiroku.Key{Position: it.entry.event.Position, EventID: it.entry.event.ID}); err != nil {
-					return page{}, err
-				}
-				continue
-			}
-			it.entry.fill(ev)
-			spent += it.entry.size
-			kept = append(kept, it)
-		}
-		done := to == len(p.items)
-		p.items = append(kept, p.items[to:]...)
-		from = len(kept)
-		if spent >= budget && !done {
-			return p.cut(from), nil
-		}
-		chunk = min(max((budget-spent)*max(from, 1)/max(spent, 1), 1), maxChunk)
-	}
-	return p, nil
-}
-
-// whole moves an end of a chunk behind all items of the event before it.
-func whole(items []item, to int) int {
-	for to < len(items) && items[to].entry.event.Position == items[to-1].entry.event.Position {
-		to++
-	}
-	return to
-}
-
-// cut ends the page before its item n.
-func (p page) cut(n int) page {
-	p.end, p.more, p.last = p.items[n].entry.below, true, kiroku.Key{}
-	p.items = p.items[:n]
-	return p
-}
-
-// entryOverhead is what an event costs in memory beside its bytes, roughly.
-const entryOverhead = 400
-
-func (e *entry) fill(ev kiroku.RecordedEvent) {
-	ev.Position, ev.StreamID, ev.Version = e.event.Position, e.event.StreamID, e.event.Version
-	e.event = ev
-	e.size = len(ev.Data) + len(ev.Metadata) + entryOverhead
-}
-
-func idsOf(items []item) []uuid.UUID {
-	ids := make([]uuid.UUID, 0, len(items))
-	for _, it := range items {
-		if n := len(ids); n == 0 || ids[n-1] != it.entry.event.ID {
-			ids = append(ids, it.entry.event.ID)
-		}
-	}
-	return ids
-}
-
-// gone returns nil when the key is no longer in the log: a hard delete. Anything
-// else that is missing is an error, never a skip (P-27).
-func (f *feed) gone(ctx context.Context, k kiroku.Key) error {
-	now, found, err := kiroku.KeyAt(ctx, f.node.pool, k.Position)
-	if err != nil {
-		return err
-	}
-	if found && now.EventID == k.EventID {
-		return fmt.Errorf("%w: event %s at position %d", errTorn, k.EventID, k.Position)
-	}
-	return nil
 }
 
 // route finds the bucket of a stream within one subscription.

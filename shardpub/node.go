@@ -29,14 +29,16 @@ type Node struct {
 	cfg     NodeConfig
 	logger  watermill.LoggerAdapter
 	user    *pgxpool.Pool
-	pool    *pgxpool.Pool // of the running Node
+	pool    *pgxpool.Pool // of the running Node: reads and writes for buckets
+	beats   *pgxpool.Pool // without a session: of one connection, for beats
 	session *session.Session
 	runner  lease.Runner
 	feed    *feed
 	flusher *flusher
 	errs    *errorQueue
 
-	bad atomic.Bool // the last statement failed (P-36)
+	history *history
+	last    lastStatement
 
 	mu       sync.Mutex // guards what follows
 	subs     map[*subscription]struct{}
@@ -61,6 +63,7 @@ func NewNode(pool *pgxpool.Pool, cfg NodeConfig, logger watermill.LoggerAdapter)
 	}
 	cfg.setDefaults()
 	n := &Node{cfg: cfg, logger: logger, user: pool, subs: map[*subscription]struct{}{}}
+	n.history = &history{node: n}
 	n.feed = newFeed(n)
 	n.flusher = newFlusher(n)
 	n.errs = newErrorQueue(cfg.OnError)
@@ -78,25 +81,23 @@ func (n *Node) start() error {
 	if n.started {
 		return nil
 	}
-	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
-	pool, err := pgxpool.NewWithConfig(ctx, n.poolConfig())
-	if err != nil {
-		stop()
+	if err := n.openPools(); err != nil {
 		return err
 	}
-	n.pool, n.stop, n.started = pool, stop, true
+	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
+	n.stop, n.started = stop, true
 	go n.errs.run(ctx)
 	n.running.Go(func() { n.feed.run(ctx) })
 	n.running.Go(func() { n.flusher.run(ctx) })
 	if n.cfg.DisableSession {
-		n.runner = heard{lease.PoolRunner(pool), n}
+		n.runner = heard{lease.PoolRunner(n.beats), n}
 		return nil
 	}
 	n.session = session.New(session.Config{
 		Connect:   n.connect,
 		Channels:  []string{kiroku.Channel, lease.Channel},
 		OnNotify:  n.notified,
-		OnConnect: func(context.Context, *pgx.Conn) error { n.reconnected(); return nil },
+		OnConnect: n.connected,
 		OnError:   func(err error) { n.report(&SessionError{Err: err}) }, // no statement failed
 	})
 	n.runner = heard{n.session, n}
@@ -127,13 +128,16 @@ func (n *Node) reads(category string) bool {
 	})
 }
 
-// reconnected: what was notified meanwhile is lost, so look.
-func (n *Node) reconnected() {
-	n.feed.suspect()
+// connected: what was notified meanwhile is lost, so look.
+func (n *Node) connected(ctx context.Context, conn *pgx.Conn) error {
+	if err := n.history.recognize(ctx, conn); err != nil {
+		return err
+	}
 	n.feed.wake()
 	for _, s := range n.list() {
 		s.wake()
 	}
+	return nil
 }
 
 func (n *Node) list() []*subscription {
@@ -193,7 +197,7 @@ func (n *Node) Close() error {
 	n.mu.Lock()
 	first := !n.closed
 	n.closed = true
-	started, stop, pool := n.started, n.stop, n.pool
+	started, stop := n.started, n.stop
 	n.mu.Unlock()
 	if !started {
 		return nil
@@ -202,7 +206,7 @@ func (n *Node) Close() error {
 	n.running.Wait()
 	n.errs.wait()
 	if first {
-		pool.Close()
+		n.closePools()
 	}
 	return nil
 }
@@ -217,21 +221,21 @@ type heard struct {
 func (h heard) Do(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 	err := h.Runner.Do(ctx, f)
 	if err == nil {
-		h.node.succeeded()
+		h.node.last.good()
 	}
 	return err
 }
 
-// failing reports whether the last statement of this Node failed.
-func (n *Node) failing() bool { return n.bad.Load() }
+// lastStatement remembers whether the last statement of this Node failed (P-36).
+type lastStatement struct{ failed atomic.Bool }
 
-func (n *Node) setFailing(bad bool) { n.bad.Store(bad) }
-
-func (n *Node) succeeded() { n.bad.Store(false) }
+func (l *lastStatement) good()       { l.failed.Store(false) }
+func (l *lastStatement) bad()        { l.failed.Store(true) }
+func (l *lastStatement) isBad() bool { return l.failed.Load() }
 
 // failed reports an error of a statement.
 func (n *Node) failed(err error) {
-	n.setFailing(true)
+	n.last.bad()
 	n.report(err)
 }
 
@@ -239,7 +243,7 @@ func (n *Node) failed(err error) {
 func (n *Node) leaseFailed(err error) {
 	var pass *lease.PassError
 	if errors.As(err, &pass) {
-		n.setFailing(true)
+		n.last.bad()
 	}
 	n.report(err)
 }
@@ -248,10 +252,4 @@ func (n *Node) leaseFailed(err error) {
 func (n *Node) report(err error) {
 	n.logger.Error("suisha", err, nil)
 	n.errs.put(err)
-}
-
-func (n *Node) observe(e Event) {
-	if n.cfg.Observe != nil {
-		n.cfg.Observe(e)
-	}
 }

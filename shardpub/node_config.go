@@ -47,12 +47,13 @@ type NodeConfig struct {
 	Version string
 
 	// OnError receives what went wrong and is tried again or given up: *ReadError,
-	// *CheckpointError, *BucketError, *DrainError, *HistoryError, *SessionError,
-	// *lease.PassError. It is called from one goroutine; while it blocks, what
-	// goes wrong is logged only.
+	// *CheckpointError, *BucketError, *DrainError, *HookError, *HistoryError,
+	// *SessionError, *lease.PassError. It is called from one goroutine; while it
+	// blocks, what goes wrong is logged only. It may close the Node.
 	OnError func(context.Context, error)
 
 	// Observe hears what happens, from many goroutines. It must not block.
+	// A panic of it is reported.
 	Observe func(Event)
 }
 

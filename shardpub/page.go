@@ -2,6 +2,7 @@ package shardpub
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
@@ -70,7 +71,9 @@ func (g *groups[S]) add(sinks map[S]kiroku.Position) {
 	}
 }
 
-// remove takes a sink out, wherever it is.
+// remove takes a sink out, wherever it is: it goes, or could take events up to a
+// place in the middle of a page only. Then, like the parked of an ask, it comes
+// back with add.
 func (g *groups[S]) remove(s S) {
 	delete(g.asked, s)
 	last := g.last()
@@ -82,6 +85,22 @@ func (g *groups[S]) remove(s S) {
 		now.fresh = true // it was not the one that wakes reached
 	}
 }
+
+// reads goes through how far each sink has read.
+func (g *groups[S]) reads() iter.Seq[kiroku.Position] {
+	return func(yield func(kiroku.Position) bool) {
+		for _, gr := range g.all {
+			for _, read := range gr.sinks {
+				if !yield(read) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// holds reports whether a page for the group is still wanted.
+func (g *groups[S]) holds(gr *group[S]) bool { return slices.Contains(g.all, gr) }
 
 // last is the group that has read furthest, nil without groups.
 func (g *groups[S]) last() *group[S] {
@@ -152,7 +171,7 @@ func (gr *group[S]) readable(of func(S) room) bool {
 // when it was read. Sinks that joined the group meanwhile stay where they were.
 func (g *groups[S]) applied(a ask[S], end kiroku.Position, more bool) {
 	gr := a.group
-	if !slices.Contains(g.all, gr) {
+	if !g.holds(gr) {
 		return
 	}
 	late := map[S]kiroku.Position{}
@@ -180,10 +199,6 @@ func (g *groups[S]) applied(a ask[S], end kiroku.Position, more bool) {
 
 // failed records that the page could not be read: it is to be read again.
 func (g *groups[S]) failed(a ask[S]) { a.group.fresh = true }
-
-// park takes a sink out of its group in the middle of a page: it could take
-// events up to read only. Like the parked of an ask it comes back with add.
-func (g *groups[S]) park(s S) { g.remove(s) }
 
 // at finds the group whose cursor is p.
 func (g *groups[S]) at(p kiroku.Position) *group[S] {

@@ -226,7 +226,7 @@ func (s *pageSim) offer(p *simPage) {
 		if p.next > 0 {
 			before = p.keys[p.next-1].at
 		}
-		s.g.park(k.owner)
+		s.g.remove(k.owner)
 		s.parked[k.owner] = max(before, read)
 		return
 	}

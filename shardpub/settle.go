@@ -2,15 +2,12 @@ package shardpub
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/internal/clock"
-	"github.com/suisha-go/suisha/kiroku"
-	"github.com/suisha-go/suisha/lease"
 )
 
 // Times of writing on behalf of buckets.
@@ -61,8 +58,9 @@ func (f *flusher) take() []*bucket {
 	return buckets
 }
 
-// forget returns when no statement writes for the bucket, nor will.
+// forget returns when no statement writes the bucket's checkpoint, nor will.
 func (f *flusher) forget(b *bucket) {
+	b.give()
 	f.statement.Lock()
 	defer f.statement.Unlock()
 	f.mu.Lock()
@@ -98,140 +96,20 @@ func (f *flusher) run(ctx context.Context) {
 func (f *flusher) flush(ctx context.Context, buckets []*bucket) error {
 	f.statement.Lock()
 	defer f.statement.Unlock()
-	rows := checkpointRows{byKey: map[bucketKey]*bucket{}}
-	for _, b := range buckets {
-		if p, ok := b.unsaved(); ok && b.trusted() {
-			rows.add(b, p)
-		}
-	}
-	if len(rows.buckets) == 0 {
+	if len(unsavedOf(buckets).buckets) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if err := rows.write(ctx, f.node.pool, f.mark); err != nil {
-		for _, b := range rows.byKey {
+	err := f.node.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		return unsavedOf(buckets).write(ctx, conn, f.mark) // looked at again: the log is known now (P-31)
+	})
+	if err != nil {
+		for _, b := range buckets {
 			f.mark(b)
 		}
 		return err
 	}
-	f.node.succeeded()
+	f.node.last.good()
 	return nil
-}
-
-type bucketKey struct {
-	subscription string
-	bucket       int
-	worker       uuid.UUID
-}
-
-// checkpointRows are the parameters of checkpoint.sql.
-type checkpointRows struct {
-	subscriptions []string
-	buckets       []int32
-	workers       []uuid.UUID
-	shards        []int32
-	positions     []int64
-	byKey         map[bucketKey]*bucket
-}
-
-func (r *checkpointRows) add(b *bucket, p kiroku.Position) {
-	r.subscriptions = append(r.subscriptions, b.sub.name)
-	r.buckets = append(r.buckets, int32(b.number)) //nolint:gosec // at most maxShards
-	r.workers = append(r.workers, b.sub.worker)
-	r.shards = append(r.shards, int32(b.sub.cfg.Shards)) //nolint:gosec // at most maxShards
-	r.positions = append(r.positions, int64(p))
-	r.byKey[bucketKey{b.sub.name, b.number, b.sub.worker}] = b
-}
-
-// write runs the statement. skipped is called for buckets whose lease row was
-// locked: their checkpoint waits for the next flush.
-func (r *checkpointRows) write(ctx context.Context, db kiroku.DB, skipped func(*bucket)) error {
-	rows, err := db.Query(ctx, checkpointSQL, r.subscriptions, r.buckets, r.workers, r.shards, r.positions)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var k bucketKey
-		var position kiroku.Position
-		var saved, mine bool
-		if err := rows.Scan(&k.subscription, &k.bucket, &k.worker, &position, &saved, &mine); err != nil {
-			return err
-		}
-		b := r.byKey[k]
-		switch {
-		case saved:
-			b.saved(position)
-		case mine:
-			skipped(b)
-		default:
-			b.tenure.End(lease.ErrLost)
-			b.sub.wake()
-		}
-	}
-	return rows.Err()
-}
-
-// writeDeadLetter records that an event was given up, together with the
-// checkpoint as it is once the event is settled (P-37). written is false when
-// the fence did not hold: nothing was written. An event that was hard-deleted
-// meanwhile counts as written.
-func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, deliveries int) (written bool, err error) {
-	text, err := json.Marshal(reason) // fit for PostgreSQL, like the summary
-	if err != nil {
-		return false, err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), min(writeTimeout, b.tenure.Left()))
-	defer cancel()
-	mark := b.markWithout(e)
-	err = n.pool.QueryRow(ctx, deadLetterSQL,
-		b.sub.name, b.number, b.sub.worker, b.sub.cfg.Shards,
-		int64(e.event.Position), e.event.ID, string(text), reason.Summary(), deliveries, int64(mark),
-	).Scan(&written)
-	if isEventGone(err) {
-		return true, nil
-	}
-	if err != nil {
-		n.setFailing(true)
-		return false, err
-	}
-	n.succeeded()
-	if written {
-		b.saved(mark)
-	}
-	return written, nil
-}
-
-// release gives a bucket back with its final checkpoint, as long as its lease
-// is trusted (P-19).
-func (n *Node) release(ctx context.Context, b *bucket) error {
-	n.flusher.forget(b)
-	var checkpoint *int64
-	if p, ok := b.mark(); ok {
-		v := int64(p)
-		checkpoint = &v
-	}
-	for {
-		released, err := n.tryRelease(ctx, b, checkpoint)
-		switch {
-		case err == nil && released:
-			return nil
-		case err == nil || !b.trusted():
-			return lease.ErrLost
-		}
-		n.failed(&BucketError{Subscription: b.sub.name, Bucket: b.number, Doing: "release", Err: err})
-		wait(ctx, flushBackoff, nil)
-		if ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-func (n *Node) tryRelease(ctx context.Context, b *bucket, checkpoint *int64) (released bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, min(writeTimeout, b.tenure.Left()))
-	defer cancel()
-	var told int
-	err = n.pool.QueryRow(ctx, releaseSQL, b.sub.name, b.number, b.sub.worker, b.sub.cfg.Shards, checkpoint).Scan(&released, &told)
-	return released, err
 }

@@ -102,7 +102,7 @@ func (b *bucket) stateLocked(now time.Time) BucketState {
 	switch {
 	case b.stopped:
 		return Draining
-	case !b.reading:
+	case !b.told:
 		return Opening
 	case b.until.After(now):
 		return BackingOff

@@ -147,8 +147,8 @@ func (s *Subscriber) drop(sub *subscription) {
 	s.drains = append(s.drains, sub.drainErrors()...)
 }
 
-// DrainErrors are the handlers that outlived their drain timeout when this
-// Subscriber was closed, joined, each a *DrainError; nil when there were none.
+// DrainErrors are the handlers and hooks that outlived their drain timeout when
+// this Subscriber was closed, joined: *DrainError, *HookError. Nil when there were none.
 func (s *Subscriber) DrainErrors() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,9 +157,10 @@ func (s *Subscriber) DrainErrors() error {
 
 // Close takes no new events, waits up to DrainTimeout for running handlers,
 // writes their checkpoints, gives the buckets back, and closes all channels
-// once. Handlers that outlive that are reported as *DrainError through
-// NodeConfig.OnError and by DrainErrors; Close itself returns nil then, as
-// nothing is lost. It is idempotent: all calls return together.
+// once. Handlers and hooks that outlive that are reported as *DrainError and
+// *HookError through NodeConfig.OnError and by DrainErrors; Close itself returns
+// nil then, as nothing is lost. While the database does not answer it tries for
+// some 10 s more to write. It is idempotent: all calls return together.
 func (s *Subscriber) Close() error {
 	s.closeOnce.Do(func() {
 		s.mu.Lock()

@@ -35,7 +35,6 @@ type subscription struct {
 	opening sync.WaitGroup
 	senders sync.WaitGroup
 	gone    chan struct{} // closed when nobody waits for handlers any more
-	done    chan struct{} // closed when out is
 
 	share atomic.Int64 // bytes that one bucket may hold
 
@@ -56,7 +55,6 @@ func newSubscription(ctx context.Context, n *Node, cfg *SubscriberConfig, topic 
 		out:      make(chan *message.Message),
 		pageRoom: min(cfg.BatchSize+cfg.BatchSize/2, max(cfg.PrefetchCount/2, 1)),
 		gone:     make(chan struct{}),
-		done:     make(chan struct{}),
 		tenures:  map[*lease.Tenure]*bucket{},
 	}
 	if cfg.MaxInFlight != Unlimited {
@@ -84,7 +82,6 @@ func (s *subscription) spec() lease.Subscription {
 
 // run works until ctx ends, gives everything back, and closes the channel.
 func (s *subscription) run(ctx context.Context) {
-	defer close(s.done)
 	s.node.join(s)
 	defer s.node.leave(s)
 	stop := context.AfterFunc(ctx, s.closing)
@@ -94,6 +91,7 @@ func (s *subscription) run(ctx context.Context) {
 	}
 	for _, b := range s.list() {
 		b.tenure.End(lease.ErrShutdown)
+		b.stop()
 	}
 	s.opening.Wait()
 	s.senders.Wait()

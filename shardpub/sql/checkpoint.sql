@@ -1,7 +1,8 @@
 -- Saves the checkpoints of many buckets at once, each behind its fence: the
--- lease row is locked with owner = this worker (P-24). A locked row is skipped,
--- so that one blocked bucket holds up no other. One row comes back per bucket:
--- saved, or else whether the lease row still names this worker.
+-- lease row is locked with owner = this worker (P-24). A row that another has
+-- locked, the lease's or the checkpoint's, is skipped, so that one blocked bucket
+-- holds up no other. One row comes back per bucket: saved, or else whether the
+-- lease row still names this worker.
 with want as (
     select w.subscription, w.bucket, w.worker, w.shards, w.position
     from unnest($1::text[], $2::integer[], $3::uuid[], $4::integer[], $5::bigint[])
@@ -14,14 +15,35 @@ with want as (
     where s.owner_worker_id = w.worker and s.shard_count = w.shards
     order by w.subscription, w.bucket
     for key share of s skip locked
-), saved as (
+), free as (
+    select c.subscription_name, c.consumer_group_member, f.position
+    from fence f
+    join kiroku.subscriptions c
+        on c.subscription_name = f.subscription and c.consumer_group_member = f.bucket
+    order by c.subscription_name, c.consumer_group_member
+    for no key update of c skip locked
+), updated as (
+    update kiroku.subscriptions c
+    set last_seen = greatest(c.last_seen, f.position), updated_at = clock_timestamp()
+    from free f
+    where c.subscription_name = f.subscription_name and c.consumer_group_member = f.consumer_group_member
+    returning c.subscription_name, c.consumer_group_member
+), inserted as (
     insert into kiroku.subscriptions as c
         (subscription_name, consumer_group_member, last_seen, updated_at)
     select f.subscription, f.bucket, f.position, clock_timestamp()
     from fence f
+    where not exists (
+        select 1 from kiroku.subscriptions o
+        where o.subscription_name = f.subscription and o.consumer_group_member = f.bucket
+    )
     on conflict (subscription_name, consumer_group_member) do update
         set last_seen = greatest(c.last_seen, excluded.last_seen), updated_at = excluded.updated_at
     returning c.subscription_name, c.consumer_group_member
+), saved as (
+    select subscription_name, consumer_group_member from updated
+    union all
+    select subscription_name, consumer_group_member from inserted
 )
 select
     w.subscription,

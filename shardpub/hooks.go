@@ -1,0 +1,32 @@
+package shardpub
+
+import (
+	"errors"
+	"fmt"
+)
+
+// errHookLate: a hook that a bucket waits for took longer than it may.
+var errHookLate = errors.New("has not returned in time; the bucket is not released before it does")
+
+// hook calls what the user wrote for a bucket. A panic of it is an error.
+func hook(b *bucket, name string, call func()) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &HookError{Subscription: b.sub.name, Bucket: b.number, Hook: name, Err: fmt.Errorf("panicked: %v", p)}
+		}
+	}()
+	call()
+	return nil
+}
+
+// observe tells of something that happened in the bucket.
+func (b *bucket) observe(ev Event) {
+	observe := b.sub.node.cfg.Observe
+	if observe == nil {
+		return
+	}
+	ev.Subscription, ev.Worker, ev.Bucket = b.sub.name, b.sub.worker, b.number
+	if err := hook(b, "Observe", func() { observe(ev) }); err != nil {
+		b.sub.node.report(err)
+	}
+}
