@@ -22,7 +22,7 @@ func LoadCheckpoints(ctx context.Context, db DB, subscription string) (map[int]P
 }
 
 // SaveCheckpoint moves a member's checkpoint forward to p, or creates it there.
-// A lower p changes nothing but the time of the row (S-4B).
+// A lower p changes nothing but the time of the row.
 //
 // It asks nobody who owns the member: it is for tools, and for programs in which
 // nobody else can. A worker writes its checkpoints under its lease.

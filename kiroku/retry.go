@@ -19,7 +19,8 @@ const (
 )
 
 // RetryPolicy says what follows a failed delivery. The zero value is keiro's:
-// five deliveries in all, one second apart.
+// five deliveries in all, one second apart. Between them the event keeps its
+// place: behind it its stream waits, and with Concurrency 1 its whole bucket.
 type RetryPolicy struct {
 	// MaxDeliveries is how often an event is handed out in all before it is
 	// given up. 1 gives it up at its first failure. Zero: 5. [Unlimited]: never.

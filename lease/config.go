@@ -41,7 +41,7 @@ type Config struct {
 	// RenewInterval is the time between two beats that nothing hurries. A beat
 	// is one statement, whatever the number of buckets.
 	//
-	// Defaults to 10 s.
+	// Defaults to a third of TTL, at most 10 s.
 	RenewInterval time.Duration
 	// Margin is how long before the end of its TTL a lease stops to be trusted:
 	// the time that handlers have to notice.
@@ -63,6 +63,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.RenewInterval == 0 {
 		c.RenewInterval = DefaultRenewInterval
+		if c.TTL > 0 {
+			c.RenewInterval = min(c.TTL/3, DefaultRenewInterval)
+		}
 	}
 	if c.Margin == 0 {
 		c.Margin = min(max(c.TTL/10, minMargin), maxMargin)
@@ -100,7 +103,7 @@ func (c Config) Validate() error {
 // storable: PostgreSQL's text takes it.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// Subscription is what a name means (P-1). It is fixed: a name belongs to one
+// Subscription is what a name means. It is fixed: a name belongs to one
 // target, one number of shards and one filter.
 type Subscription struct {
 	// Name is the subscription's name, up to 512 bytes.
@@ -136,7 +139,7 @@ func (s Subscription) Validate() error {
 
 // Identity is who a worker is. Host, PID and Version are for people.
 type Identity struct {
-	// Worker is a fresh random id for each run (S-10). Never reuse one: it owns
+	// Worker is a fresh random id for each run. Never reuse one: it owns
 	// what its predecessor owned.
 	Worker  uuid.UUID
 	Host    string

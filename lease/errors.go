@@ -3,6 +3,8 @@ package lease
 import (
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Why the context of a tenure, or of a message handed out under it, ended.
@@ -46,8 +48,12 @@ type ShardCountError struct {
 }
 
 func (e *ShardCountError) Error() string {
-	return fmt.Sprintf("lease: subscription %q is configured with %d shards, but the database has %v: "+
-		"use that number, or another name, or resize it with every worker stopped", e.Subscription, e.Configured, e.Found)
+	found := make([]string, len(e.Found))
+	for i, n := range e.Found {
+		found[i] = strconv.Itoa(n)
+	}
+	return fmt.Sprintf("lease: subscription %q is configured with %d shards, but the database has %s: "+
+		"use that number, or another name; the number is fixed for the life of a subscription", e.Subscription, e.Configured, strings.Join(found, " and "))
 }
 
 // TargetError says that a subscription exists and reads something else.

@@ -166,8 +166,12 @@ func (h *holder) Drain(ctx context.Context, t *lease.Tenure, r lease.Reason, unr
 			return err
 		}
 	}
-	_, err := h.store.Release(ctx, lease.Release{Subscription: name, Shards: h.shards, Worker: h.worker, Buckets: []int{t.Bucket}})
-	return err
+	for { // a beat under way may have the row locked
+		freed, err := h.store.Release(ctx, lease.Release{Subscription: name, Shards: h.shards, Worker: h.worker, Buckets: []int{t.Bucket}})
+		if err != nil || len(freed) == 1 || !t.Trusted() {
+			return err
+		}
+	}
 }
 
 func (h *holder) Lose(t *lease.Tenure) {

@@ -30,7 +30,7 @@ type KeeperConfig struct {
 // claims, hands over and gives back. [Keeper.Once] is one pass, [Keeper.Run] the
 // loop. Its methods are safe for concurrent use.
 //
-// The subscription must have been ensured (P-4).
+// The subscription must have been ensured: see [Ensure].
 type Keeper struct {
 	store  Store
 	holder Holder

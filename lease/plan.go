@@ -13,7 +13,7 @@ type View struct {
 	Shards int
 	// RenewOnly: keep what is held, change nothing.
 	RenewOnly bool
-	// Members are the live workers (P-9), this one among them, by id.
+	// Members are the live workers, this one among them, by id.
 	Members []Member
 	// Leases are the shard rows, by bucket.
 	Leases []Lease
@@ -45,11 +45,11 @@ const (
 	Free State = iota
 	// Leased: somebody's, with a lease that has not expired.
 	Leased
-	// Expired: the lease has run out, but its owner may yet renew it (P-11).
+	// Expired: the lease has run out, but its owner may yet renew it.
 	Expired
 	// Ripe: expired, and to be claimed.
 	Ripe
-	// Void: an owner without expiry. Nobody may take it (S-2A).
+	// Void: an owner without expiry. Nobody may take it.
 	Void
 )
 
@@ -63,7 +63,7 @@ type Lease struct {
 	Held bool
 	// Lying is for how many intervals it could have been claimed. After one it
 	// is anyone's under its share; after two, if it was dealt to a keiro worker,
-	// which claims one a pass (P-12).
+	// which claims one a pass.
 	Lying int
 }
 
@@ -94,7 +94,7 @@ type Due struct {
 	Free bool
 }
 
-// Plan decides (P-10). It is a pure function, and on equal views of the database
+// Plan decides. It is a pure function, and on equal views of the database
 // the decisions of all workers fit together: no bucket is claimed by two, and
 // the shares add up. A worker draws level in as few moves as there are.
 func Plan(v View) Decision {

@@ -24,6 +24,8 @@ func (e *retryAfterError) Unwrap() error { return e.err }
 // letter at once, with the error's text as its reason. It outranks all other
 // verdicts, and is found through wraps and joins. Its text is err's; errors.Is
 // and As see err. Permanent(nil) is nil.
+//
+// On a plain Watermill router it needs [Mark]; router.Worker has that.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -36,6 +38,8 @@ func Permanent(err error) error {
 // delivery counts: when the policy's deliveries are used up, the event becomes a
 // dead letter all the same. Of several that are wrapped or joined the first one
 // found counts. RetryAfter(nil, d) is nil.
+//
+// On a plain Watermill router it needs [Mark]; router.Worker has that.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

@@ -10,7 +10,8 @@ import (
 // Retry has the handler's deliveries follow p instead of SubscriberConfig.Retry.
 // It never loops and never sleeps: a failed message is nacked at once, and the
 // Subscriber delivers it again after p's delay, until p's deliveries are used up.
-// Of several in one chain the innermost wins.
+// Meanwhile the event holds its place: see SubscriberConfig.Concurrency. Of
+// several in one chain the innermost wins.
 //
 // It panics with a *shardpub.ConfigError if p is one that a SubscriberConfig
 // could not have.

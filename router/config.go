@@ -174,10 +174,10 @@ func (h *Handler) check() error {
 			errs = append(errs, &shardpub.ConfigError{Field: "Handler." + field, Value: value, Cure: cure})
 		}
 	}
-	bad(h.Name == "", "Name", `""`, "name the handler")
+	bad(h.Name == "", "Name", h.Name, "name the handler")
 	bad((h.Consume == nil) == (h.Handle == nil), "Consume", presence(h.Consume != nil), "set exactly one of Consume and Handle")
 	bad(h.Handle != nil && h.Publisher == nil, "Publisher", nil, "set the Publisher of what Handle returns, or use Consume")
-	bad(h.Handle != nil && h.PublishTopic == "", "PublishTopic", `""`, "name the topic that Handle publishes to")
+	bad(h.Handle != nil && h.PublishTopic == "", "PublishTopic", h.PublishTopic, "name the topic that Handle publishes to")
 	bad(h.Handle == nil && (h.Publisher != nil || h.PublishTopic != ""), "Publisher", presence(h.Publisher != nil), "set Handle, or no Publisher and PublishTopic")
 	bad(h.Options.ConsumerGroup != "", "Options.ConsumerGroup", h.Options.ConsumerGroup, "leave it empty and set Subscription")
 	bad(h.Options.SubscriptionName != nil, "Options.SubscriptionName", "set", "leave it nil and set Subscription")

@@ -3,7 +3,6 @@ package router
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -98,10 +97,13 @@ func New(pool *pgxpool.Pool, cfg Config, logger watermill.LoggerAdapter) (*Worke
 	return w, nil
 }
 
-// newRouter makes a Watermill router that waits for its handlers for ever. How
-// long is known only when all handlers are, and then the Worker sees to it.
+// handlersMayTake is more than any DrainTimeout: how long handlers really have is
+// known only when all of them are, and the Worker sees to it.
+const handlersMayTake = 24 * time.Hour
+
+// newRouter makes a Watermill router that leaves the end to the Worker.
 func newRouter(logger watermill.LoggerAdapter) (*message.Router, error) {
-	return message.NewRouter(message.RouterConfig{CloseTimeout: math.MaxInt64}, logger)
+	return message.NewRouter(message.RouterConfig{CloseTimeout: handlersMayTake}, logger)
 }
 
 // Router returns the Watermill router, for handlers on other Pub/Subs beside the

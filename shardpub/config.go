@@ -83,7 +83,9 @@ type SubscriberConfig struct {
 	// Events of one stream always go one by one. Above 1, a crash repeats also
 	// what was settled above the lowest unsettled event of its bucket.
 	//
-	// Defaults to 1: a bucket is handled strictly in order.
+	// Defaults to 1: a bucket is handled strictly in order, and an event that fails
+	// holds up its whole bucket until it succeeds or is given up. With more, it
+	// holds up its own stream, and others go on in the places that are left.
 	Concurrency int
 
 	// MaxInFlight bounds the deliveries in flight per subscription and process.

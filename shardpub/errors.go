@@ -33,7 +33,14 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("shardpub: %s is %v: %s", e.Field, e.Value, e.Cure)
+	value := e.Value
+	switch value {
+	case nil:
+		value = "not set"
+	case "":
+		value = "empty"
+	}
+	return fmt.Sprintf("%s is %v: %s", e.Field, value, e.Cure)
 }
 
 // ConnectError: the server could not be reached before StartTimeout.

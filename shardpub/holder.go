@@ -114,10 +114,12 @@ func (s *subscription) tryPlaces() (p places, err error) {
 			return err
 		}
 		if p.stands, err = anchorsAt(ctx, conn, slices.Collect(maps.Values(p.at))); err != nil {
-			return err
+			return &ReadError{Err: err}
 		}
-		p.head, err = kiroku.Head(ctx, conn)
-		return err
+		if p.head, err = kiroku.Head(ctx, conn); err != nil {
+			return &ReadError{Err: err}
+		}
+		return nil
 	})
 	return p, err
 }

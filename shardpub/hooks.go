@@ -21,11 +21,12 @@ func hook(b *bucket, name string, call func()) (err error) {
 
 // observe tells of something that happened in the bucket.
 func (b *bucket) observe(ev Event) {
+	ev.Subscription, ev.Worker, ev.Bucket = b.sub.name, b.sub.worker, b.number
+	ev.log(b.sub.node.logger)
 	observe := b.sub.node.cfg.Observe
 	if observe == nil {
 		return
 	}
-	ev.Subscription, ev.Worker, ev.Bucket = b.sub.name, b.sub.worker, b.number
 	if err := hook(b, "Observe", func() { observe(ev) }); err != nil {
 		b.sub.node.report(err)
 	}

@@ -250,6 +250,6 @@ func (n *Node) leaseFailed(err error) {
 
 // report logs an error and hands it to OnError. It does not block.
 func (n *Node) report(err error) {
-	n.logger.Error("suisha", err, nil)
+	n.logger.Error("Going on after an error", err, nil)
 	n.errs.put(err)
 }

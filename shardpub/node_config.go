@@ -14,7 +14,8 @@ import (
 type NodeConfig struct {
 	// Lease says how long leases last and how often they are renewed.
 	//
-	// Defaults to keiro's: TTL 30 s, RenewInterval 10 s.
+	// Defaults to keiro's: TTL 30 s, RenewInterval 10 s. A shorter TTL alone is
+	// renewed every third of it.
 	Lease lease.Config
 
 	// SessionDSN is how to reach the server directly when the pool goes through a

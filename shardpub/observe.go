@@ -1,6 +1,7 @@
 package shardpub
 
 import (
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/google/uuid"
 
 	"github.com/suisha-go/suisha/kiroku"
@@ -37,4 +38,25 @@ type Event struct {
 	Attempt      int
 	// Err is what the handler said, as far as something in the chain marked it.
 	Err error
+}
+
+// log tells people, too: of dead letters as errors, of buckets as information.
+func (e Event) log(l watermill.LoggerAdapter) {
+	fields := watermill.LogFields{"subscription": e.Subscription, "bucket": e.Bucket}
+	switch e.Kind {
+	case BucketAssigned:
+		l.Info("Bucket assigned", fields.Add(watermill.LogFields{"position": e.Position}))
+	case BucketRevoked:
+		l.Info("Bucket revoked", fields.Add(watermill.LogFields{"reason": e.Reason}))
+	case Retried:
+		l.Debug("Event will be delivered again", fields.Add(e.which()))
+	case DeadLettered:
+		l.Error("Event became a dead letter", e.Err, fields.Add(e.which()))
+	case BackedOff:
+		l.Error("Bucket backs off: events fail one after another", e.Err, fields.Add(e.which()))
+	}
+}
+
+func (e Event) which() watermill.LogFields {
+	return watermill.LogFields{"stream": e.Stream, "position": e.Position, "attempt": e.Attempt}
 }

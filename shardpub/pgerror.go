@@ -20,11 +20,11 @@ const (
 	constraintLetterEvent = "dead_letters_event_id_fkey"
 )
 
-// SchemaMissingError: a table or column that the subscriber needs is not there.
+// SchemaMissingError: a table or column is not there.
 type SchemaMissingError struct{ Err error }
 
 func (e *SchemaMissingError) Error() string {
-	return "shardpub: the schema is missing or too old; run shardpub.Migrate once, with a role that may create schemas: " + e.Err.Error()
+	return "shardpub: the schema is missing or too old; run shardpub.Migrate once, with a role that may create schemas: " + serverSaid(e.Err)
 }
 
 // Unwrap returns PostgreSQL's error.
@@ -34,11 +34,21 @@ func (e *SchemaMissingError) Unwrap() error { return e.Err }
 type GrantError struct{ Err error }
 
 func (e *GrantError) Error() string {
-	return "shardpub: the role lacks a privilege; run the statements of shardpub.Grants for it: " + e.Err.Error()
+	return "shardpub: the role lacks a privilege; run the statements of shardpub.Grants for it: " + serverSaid(e.Err)
 }
 
 // Unwrap returns PostgreSQL's error, or what is missing.
 func (e *GrantError) Unwrap() error { return e.Err }
+
+// serverSaid is PostgreSQL's own message where there is one: the packages below
+// have cures of their own to add, for those who use them alone.
+func serverSaid(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Message
+	}
+	return err.Error()
+}
 
 // explain wraps errors that have a cure.
 func explain(err error) error {

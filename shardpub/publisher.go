@@ -78,7 +78,8 @@ func NewPublisher(db Executor, cfg PublisherConfig, logger watermill.LoggerAdapt
 // returned). From the append, those of [kiroku.Append]: a stream that is not as
 // [MetadataExpectedVersion] says or is deleted ([kiroku.ErrConflict]), an event
 // id that exists ([*kiroku.DuplicateEventError]), a deadlock or lock timeout
-// ([*kiroku.TransientError]: publish again). Streams are locked in one order
+// ([*kiroku.TransientError]: publish again); [*SchemaMissingError] before Migrate,
+// [*GrantError] without the privileges of [Grants]. Streams are locked in one order
 // everywhere, so calls do not deadlock with each other; transactions do that
 // publish to several streams by several calls, in opposite order.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
@@ -177,5 +178,5 @@ func publishError(ctx context.Context, topic string, err error) error {
 	if cause := ctx.Err(); cause != nil && stateOf(err) == stateCanceled {
 		return fmt.Errorf("shardpub: publish to %q: %w: %w", topic, cause, err)
 	}
-	return fmt.Errorf("shardpub: publish to %q: %w", topic, err)
+	return fmt.Errorf("shardpub: publish to %q: %w", topic, explain(err))
 }

@@ -70,8 +70,8 @@ type sqlSchema struct {
 // the arguments.
 //
 // There is nothing to initialize (leave AutoInitializeSchema false; shardpub.Migrate
-// makes the schema) and nothing to subscribe to: watermill-sql's Subscriber fails
-// with a message that says so. Use [NewSubscriber].
+// makes the schema) and nothing to subscribe to: watermill-sql's Subscriber would
+// log an error that says so at every poll. Use [NewSubscriber].
 //
 // The adapter is safe for concurrent use.
 func NewSQLSchema(cfg SQLSchemaConfig) sql.SchemaAdapter {

@@ -50,6 +50,9 @@ var (
 // NewSubscriber validates and touches nothing. All that is wrong with the
 // config is in one error, each a *ConfigError. A nil logger logs nothing. With
 // cfg.Node the pool is not used and may be nil.
+//
+// On a Watermill router of your own add middleware.Mark, so that dead letters say
+// what the handler said, and middleware.Permanent is obeyed.
 func NewSubscriber(pool *pgxpool.Pool, cfg SubscriberConfig, logger watermill.LoggerAdapter) (*Subscriber, error) {
 	if logger == nil {
 		logger = watermill.NopLogger{}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/suisha-go/suisha/internal/pgtest"
 	"github.com/suisha-go/suisha/middleware"
 	"github.com/suisha-go/suisha/shardpub"
 )
@@ -198,5 +199,27 @@ func TestEveryConnectionOfANodeIsSetUpAsThePoolsOwn(t *testing.T) {
 	}
 	if bare, up := count("bare"), count("set up"); bare != 0 || up < 2 {
 		t.Errorf("%d connections are set up, %d are not", up, bare)
+	}
+}
+
+// A publisher says what is missing, too, and what to do about it.
+func TestPublishWithoutSchemaOrGrantsIsATypedErrorWithItsCure(t *testing.T) {
+	t.Parallel()
+	publish := func(pool *pgxpool.Pool) error {
+		pub, err := shardpub.NewPublisher(pool, shardpub.PublisherConfig{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pub.Publish(orders, newMessage("m", "{}", nil))
+	}
+	var missing *shardpub.SchemaMissingError
+	if err := publish(pgtest.New(t, nil)); !errors.As(err, &missing) || !strings.Contains(err.Error(), "shardpub.Migrate") || strings.Contains(err.Error(), "kiroku.Migrate") {
+		t.Errorf("without a schema: %v", err)
+	}
+	r := newRig(t)
+	_, pool := r.role()
+	var denied *shardpub.GrantError
+	if err := publish(pool); !errors.As(err, &denied) || !strings.Contains(err.Error(), "shardpub.Grants") {
+		t.Errorf("without grants: %v", err)
 	}
 }

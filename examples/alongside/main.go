@@ -79,7 +79,7 @@ func run(ctx context.Context) error {
 	select {
 	case <-mails.done:
 	case <-ctx.Done():
-		return fmt.Errorf("only %d of %d mails were sent", len(mails.sent), commands)
+		return fmt.Errorf("only %d of %d mails were sent", mails.count(), commands)
 	}
 	if err := w.Stop(ctx); err != nil {
 		return err
@@ -89,7 +89,7 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("order %s was mailed %d times", id, n)
 		}
 	}
-	fmt.Printf("%d commands, %d events, %d invoices mailed: one router, three Pub/Subs\n", commands, commands, len(mails.sent))
+	fmt.Printf("%d commands, %d events, %d invoices mailed: one router, three Pub/Subs\n", commands, commands, mails.count())
 	return nil
 }
 
@@ -113,6 +113,12 @@ type mailer struct {
 	mu   sync.Mutex
 	sent map[string]int
 	done chan struct{}
+}
+
+func (m *mailer) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sent)
 }
 
 func (m *mailer) send(msg *message.Message) error {

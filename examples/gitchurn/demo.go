@@ -147,7 +147,8 @@ func (d *demo) load(ctx context.Context) error {
 			screen.Counted(int64(d.orders), "generated order", "generated orders"), screen.Counted(int64(d.lines), "line", "lines")))
 	}
 	d.fact("log", fmt.Sprintf("%s, appended in %s", screen.Counted(int64(d.total()), "event", "events"), screen.Seconds(time.Since(start))))
-	d.fact("workers", fmt.Sprintf("%d processes share %s", d.options.workers, screen.Counted(int64(d.options.buckets), "bucket", "buckets")))
+	d.fact("workers", fmt.Sprintf("%d processes share %s of two subscriptions, with leases of %s",
+		d.options.workers, screen.Counted(int64(d.options.buckets), "bucket", "buckets"), leases.TTL))
 	return nil
 }
 

@@ -103,7 +103,11 @@ func parse(args []string, env func(string) string, stderr io.Writer) (options, e
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
-	if flags.NArg() > 0 || o.limit < 0 || o.workers < 2 || o.workers > 8 || o.buckets < 1 || o.buckets > 64 {
+	if o.limit < 0 {
+		fmt.Fprintf(stderr, "LIMIT=%d: a number of commits is needed, 0 for all\n", o.limit)
+		return o, errUsage
+	}
+	if flags.NArg() > 0 || o.workers < 2 || o.workers > 8 || o.buckets < 1 || o.buckets > 64 {
 		flags.Usage()
 		return o, errUsage
 	}

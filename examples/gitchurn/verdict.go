@@ -164,7 +164,7 @@ func (r result) failoverFinding() screen.Finding {
 	case r.moved == 0:
 		f.Value, f.Notes = "none", []string{fmt.Sprintf("the %s of %s had nothing left to do", screen.Counted(int64(r.held), "bucket", "buckets"), r.killed)}
 	default:
-		f.Notes = []string{fmt.Sprintf("from SIGKILL until %s ran elsewhere", screen.Counted(int64(r.moved), "bucket", "buckets"))}
+		f.Notes = []string{fmt.Sprintf("from SIGKILL until the %d of its %s with work left ran elsewhere", r.moved, screen.Counted(int64(r.held), "bucket", "buckets"))}
 	}
 	return f
 }
