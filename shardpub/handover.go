@@ -117,16 +117,16 @@ func (s *subscription) revoke(b *bucket, r lease.Reason) (<-chan struct{}, error
 		close(returned)
 		return returned, nil
 	}
-	time := max(s.drainTime(r), afterCancel)
+	limit := max(s.drainTime(r), afterCancel)
 	go func() {
 		defer close(returned)
-		ctx, cancel := context.WithTimeout(s.values, time)
+		ctx, cancel := context.WithTimeout(s.values, limit)
 		defer cancel()
 		if err := hook(b, "OnRevoked", func() { s.cfg.OnRevoked(ctx, s.assignment(b), r) }); err != nil {
 			s.node.report(err)
 		}
 	}()
-	if within(returned, time) {
+	if within(returned, limit) {
 		return returned, nil
 	}
 	return returned, &HookError{Subscription: s.name, Bucket: b.number, Hook: "OnRevoked", Err: errHookLate}
