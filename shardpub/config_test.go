@@ -188,8 +188,8 @@ func TestEachWrongOptionOfANodeIsNamed(t *testing.T) {
 		{"DirectorySize", -1, func(c *config) { c.DirectorySize = -1 }},
 	}
 	leases := []wrongOption[config]{
+		{"TTL", 19 * time.Second, func(c *config) { c.Lease.TTL, c.Lease.RenewInterval = 19*time.Second, 10*time.Second }},
 		{"RenewInterval", -time.Second, func(c *config) { c.Lease.RenewInterval = -time.Second }},
-		{"TTL", 19 * time.Second, func(c *config) { c.Lease.TTL = 19 * time.Second }},
 		{"TTL", -time.Second, func(c *config) { c.Lease.TTL = -time.Second }},
 		{"Weight", -1, func(c *config) { c.Lease.Weight = -1 }},
 		{"Margin", -time.Second, func(c *config) { c.Lease.Margin = -time.Second }},
