@@ -11,10 +11,16 @@ import (
 // buffers when there is nothing new. A page that ends below limit ended at the
 // end of the log as the statement saw it. Read from the primary.
 func ReadKeys(ctx context.Context, db DB, after Position, limit int) ([]Key, error) {
+	return ReadKeysFrom(ctx, db, after+1, limit)
+}
+
+// ReadKeysFrom is ReadKeys with the key at the position itself, if there is one:
+// by it a reader knows the log again.
+func ReadKeysFrom(ctx context.Context, db DB, from Position, limit int) ([]Key, error) {
 	if err := checkLimit(limit); err != nil {
 		return nil, err
 	}
-	return readKeys(ctx, db, readKeysSQL, int64(after), limit)
+	return readKeys(ctx, db, readKeysSQL, int64(from), limit)
 }
 
 func readKeys(ctx context.Context, db DB, sql string, args ...any) ([]Key, error) {

@@ -145,7 +145,4 @@ type Identity struct {
 	Host    string
 	PID     int
 	Version string
-	// Session says that the worker has a session of its own, which others may
-	// watch. It is false behind a transaction pooler.
-	Session bool
 }

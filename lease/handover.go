@@ -23,6 +23,9 @@ func (k *Keeper) open(ctx context.Context, buckets []int, wanted []Wanted, trust
 			from[w.Bucket] = "resumed"
 		default:
 			from[w.Bucket] = "expired"
+			if w.Expiry != 0 {
+				from[w.Bucket] = "gone"
+			}
 		}
 	}
 	tenures := make([]*Tenure, 0, len(buckets))
@@ -129,15 +132,16 @@ func (k *Keeper) forget(e *entry) {
 // Resign gives up a bucket that cannot be worked here: it drains, and this worker
 // does not claim it for that long. Another worker takes it, and this one gets
 // another in its place; a lone worker leaves it free until the time is over. It
-// does not block. It returns false when the bucket is not held.
-func (k *Keeper) Resign(ctx context.Context, bucket int, pause time.Duration) bool {
+// does not block. It returns false when the tenure is not held: not yet, or not any
+// more.
+func (k *Keeper) Resign(ctx context.Context, t *Tenure, pause time.Duration) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e := k.entries[bucket]
-	if e == nil || e.phase != held {
+	e := k.entries[t.Bucket]
+	if e == nil || e.tenure != t || e.phase != held {
 		return false
 	}
-	k.resigned[bucket] = clock.Now().Add(pause)
+	k.resigned[t.Bucket] = clock.Now().Add(pause)
 	k.drain(ctx, e, Rebalanced)
 	return true
 }

@@ -24,6 +24,10 @@ type KeeperConfig struct {
 	// Observe receives what happens, in order, from the same goroutine. May be
 	// nil.
 	Observe func(Event)
+	// Watch is the process's: with it, the end of a worker's session is seen at
+	// once. Without it, or while its session holds no lock, a dead worker is
+	// noticed when its leases have run out. May be nil.
+	Watch *Watch
 }
 
 // Keeper owns buckets of one subscription for one worker: it beats, plans,

@@ -218,8 +218,10 @@ func TestResignedBucketGoesToAnother(t *testing.T) {
 	second := newWorker(t, store, poll, 2).start(t)
 	eventually(t, "one each", func() bool { return even(t, pool, first, second) })
 	mine := owned(t, pool, first.id)[0]
-	if !first.Resign(t.Context(), mine, time.Minute) {
-		t.Fatal("not held")
+	eventually(t, "it is handed over", func() bool { return first.holder.tenure(mine) != nil })
+	eventually(t, "it resigns", func() bool { return first.Resign(t.Context(), first.holder.tenure(mine), time.Minute) })
+	if first.Resign(t.Context(), lease.NewTenure(t.Context(), mine, 99, lease.Trust{}), time.Minute) {
+		t.Error("a tenure that is not the Keeper's was resigned")
 	}
 	eventually(t, "swapped", func() bool {
 		b := owned(t, pool, first.id)

@@ -30,11 +30,12 @@ type memRow struct {
 }
 
 type memWorker struct {
-	weight           int
-	leaving, session bool
-	giving           []int
-	heartbeat        time.Time
-	expires          time.Time
+	weight        int
+	leaving, gone bool
+	lock          int64
+	giving        []int
+	heartbeat     time.Time
+	expires       time.Time
 }
 
 func newTable(n int) *table {
@@ -116,7 +117,7 @@ func (l *line) Join(ctx context.Context, p lease.Presence) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	m.workers[p.Identity.Worker] = &memWorker{weight: p.Weight, session: p.Identity.Session, heartbeat: now, expires: now.Add(p.TTL)}
+	m.workers[p.Identity.Worker] = &memWorker{weight: p.Weight, lock: p.Lock, heartbeat: now, expires: now.Add(p.TTL)}
 	m.notify()
 	return nil
 }
@@ -134,7 +135,7 @@ func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 	if w := m.workers[b.Worker]; w != nil {
 		s.Joined = true
 		w.heartbeat, w.expires = now, now.Add(b.TTL)
-		w.weight, w.leaving, w.session, w.giving = b.Weight, b.Leaving, b.Session, slices.Clone(b.Giving)
+		w.weight, w.leaving, w.lock, w.giving, w.gone = b.Weight, b.Leaving, b.Lock, slices.Clone(b.Giving), false
 	}
 	for _, bucket := range b.Renew {
 		if m.rows[bucket].owner == b.Worker {
@@ -144,7 +145,7 @@ func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 	}
 	for id, w := range m.workers {
 		s.Workers = append(s.Workers, lease.Worker{
-			ID: id, Weight: w.weight, Leaving: w.leaving, Session: w.session, Giving: w.giving,
+			ID: id, Weight: w.weight, Leaving: w.leaving, Lock: w.lock, Gone: w.gone, Giving: w.giving,
 			Left: w.expires.Sub(now), Age: now.Sub(w.heartbeat),
 		})
 	}
@@ -182,7 +183,7 @@ func (l *line) Claim(ctx context.Context, c lease.Claim) ([]int, error) {
 	var got []int
 	for _, w := range c.Wanted {
 		r := &m.rows[w.Bucket]
-		if r.owner == uuid.Nil || r.owner == c.Worker || r.owner == w.Expected && r.expiry.Before(now) {
+		if r.owner == uuid.Nil || r.owner == c.Worker || r.owner == w.Expected && (r.expiry.Before(now) || m.goneWith(w, r.expiry)) {
 			*r = memRow{owner: c.Worker, expiry: now.Add(c.TTL)}
 			got = append(got, w.Bucket)
 		}
@@ -190,6 +191,12 @@ func (l *line) Claim(ctx context.Context, c lease.Claim) ([]int, error) {
 	m.claimed += len(got)
 	m.claimLog = append(m.claimLog, c)
 	return got, nil
+}
+
+// goneWith: the owner is marked gone and has not renewed. The caller holds mu.
+func (m *table) goneWith(w lease.Wanted, expiry time.Time) bool {
+	owner := m.workers[w.Expected]
+	return w.Expiry == expiry.UnixMicro() && owner != nil && owner.gone
 }
 
 func (l *line) Release(ctx context.Context, r lease.Release) ([]int, error) {

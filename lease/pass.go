@@ -90,6 +90,7 @@ func (k *Keeper) pass(ctx context.Context) (Pass, outlook, error) {
 		}
 	}
 	live := k.live(s)
+	k.cfg.Watch.follow(k, s.Workers)
 	k.memory.see(s.sent, s.came, live, s.Rows)
 	v := k.view(s, live)
 	d := Plan(v)
@@ -127,7 +128,7 @@ func (k *Keeper) join(ctx context.Context) error {
 	step, cancel := k.step(ctx)
 	defer cancel()
 	err := k.store.Join(step, Presence{
-		Subscription: k.cfg.Subscription.Name, Identity: k.cfg.Identity,
+		Subscription: k.cfg.Subscription.Name, Identity: k.cfg.Identity, Lock: k.cfg.Watch.Lock(),
 		TTL: k.cfg.TTL, Weight: k.cfg.Weight, Labels: k.cfg.Labels,
 	})
 	if err != nil {
@@ -144,7 +145,7 @@ func (k *Keeper) beat(ctx context.Context) (sighted, error) {
 	s := sighted{known: map[int]bool{}}
 	b := Beat{
 		Subscription: k.cfg.Subscription.Name, Shards: k.cfg.Subscription.Shards, Worker: k.cfg.Identity.Worker,
-		TTL: k.cfg.TTL, Weight: k.cfg.Weight, Session: k.cfg.Identity.Session,
+		TTL: k.cfg.TTL, Weight: k.cfg.Weight, Lock: k.cfg.Watch.Lock(),
 	}
 	k.mu.Lock()
 	b.Leaving = k.leaving

@@ -47,7 +47,7 @@ const (
 	Leased
 	// Expired: the lease has run out, but its owner may yet renew it.
 	Expired
-	// Ripe: expired, and to be claimed.
+	// Ripe: expired, or its owner is marked gone; to be claimed.
 	Ripe
 	// Void: an owner without expiry. Nobody may take it.
 	Void
@@ -59,6 +59,8 @@ type Lease struct {
 	// Owner is uuid.Nil for a free row.
 	Owner uuid.UUID
 	State State
+	// Expiry is that of a lease whose owner is marked gone, else 0.
+	Expiry int64
 	// Held: this worker has a tenure of it that goes on.
 	Held bool
 	// Lying is for how many intervals it could have been claimed. After one it
@@ -162,7 +164,7 @@ func (t *table) decideClaims(me int, d *Decision) {
 	load := len(t.seats[me].held)
 	for _, c := range t.pool {
 		if c.receiver == me && c.lease.claimable() {
-			d.Claim = append(d.Claim, Wanted{Bucket: c.lease.Bucket, Expected: c.lease.Owner})
+			d.Claim = append(d.Claim, Wanted{Bucket: c.lease.Bucket, Expected: c.lease.Owner, Expiry: c.lease.Expiry})
 			load++
 		}
 	}
@@ -171,7 +173,7 @@ func (t *table) decideClaims(me int, d *Decision) {
 			return
 		}
 		if c.receiver != me && t.open(c) && t.seats[me].can(c.lease.Bucket) {
-			d.Claim = append(d.Claim, Wanted{Bucket: c.lease.Bucket, Expected: c.lease.Owner})
+			d.Claim = append(d.Claim, Wanted{Bucket: c.lease.Bucket, Expected: c.lease.Owner, Expiry: c.lease.Expiry})
 			load++
 		}
 	}

@@ -60,7 +60,7 @@ func (p *Postgres) Join(ctx context.Context, w Presence) error {
 		"host":         w.Identity.Host,
 		"pid":          w.Identity.PID,
 		"version":      w.Identity.Version,
-		"session":      w.Identity.Session,
+		"lock":         w.Lock,
 		"weight":       w.Weight,
 		"labels":       string(labels),
 		"ttl":          w.TTL.Milliseconds(),
@@ -84,7 +84,7 @@ func (p *Postgres) Beat(ctx context.Context, b Beat) (Snapshot, error) {
 			"worker":       b.Worker,
 			"ttl":          b.TTL.Milliseconds(),
 			"weight":       b.Weight,
-			"session":      b.Session,
+			"lock":         b.Lock,
 			"leaving":      b.Leaving,
 			"renew":        list(b.Renew),
 			"giving":       list(b.Giving),
@@ -105,11 +105,12 @@ func (p *Postgres) Beat(ctx context.Context, b Beat) (Snapshot, error) {
 
 func readWorkers(text string) ([]Worker, error) {
 	var rows []struct {
-		ID                     uuid.UUID
-		Weight                 int
-		Leaving, Session, Gone bool
-		Giving                 []int
-		Left, Age              int64
+		ID            uuid.UUID
+		Weight        int
+		Leaving, Gone bool
+		Lock          int64 `json:",string"`
+		Giving        []int
+		Left, Age     int64
 	}
 	if err := json.Unmarshal([]byte(text), &rows); err != nil {
 		return nil, fmt.Errorf("lease: presence: %w", err)
@@ -117,7 +118,7 @@ func readWorkers(text string) ([]Worker, error) {
 	workers := make([]Worker, len(rows))
 	for i, r := range rows {
 		workers[i] = Worker{
-			ID: r.ID, Weight: r.Weight, Leaving: r.Leaving, Session: r.Session, Gone: r.Gone,
+			ID: r.ID, Weight: r.Weight, Leaving: r.Leaving, Lock: r.Lock, Gone: r.Gone,
 			Giving: r.Giving, Left: microseconds(r.Left), Age: microseconds(r.Age),
 		}
 	}
@@ -137,8 +138,9 @@ func (p *Postgres) Give(ctx context.Context, g Giving) error {
 func (p *Postgres) Claim(ctx context.Context, c Claim) ([]int, error) {
 	buckets := make([]int, len(c.Wanted))
 	expected := make([]string, len(c.Wanted)) // text: every exec mode can send it
+	expiries := make([]int64, len(c.Wanted))
 	for i, w := range c.Wanted {
-		buckets[i], expected[i] = w.Bucket, w.Expected.String()
+		buckets[i], expected[i], expiries[i] = w.Bucket, w.Expected.String(), w.Expiry
 	}
 	return p.buckets(ctx, claimSQL, pgx.NamedArgs{
 		"subscription": c.Subscription,
@@ -147,6 +149,7 @@ func (p *Postgres) Claim(ctx context.Context, c Claim) ([]int, error) {
 		"ttl":          c.TTL.Milliseconds(),
 		"buckets":      buckets,
 		"expected":     expected,
+		"expiries":     expiries,
 	})
 }
 

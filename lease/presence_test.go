@@ -52,13 +52,13 @@ func TestPresenceSaysWhoAWorkerIs(t *testing.T) {
 	a := uuid.New()
 	p := lease.Presence{
 		Subscription: name, TTL: ttl, Weight: 3, Labels: map[string]string{"zone": "b"},
-		Identity: lease.Identity{Worker: a, Host: "h", PID: 7, Version: "v", Session: true},
+		Identity: lease.Identity{Worker: a, Host: "h", PID: 7, Version: "v"}, Lock: 77,
 	}
 	if err := s.Join(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	got, err := s.Beat(t.Context(), lease.Beat{
-		Subscription: name, Shards: 2, Worker: a, TTL: ttl, Weight: 3, Session: true, Leaving: true, Giving: []int{1},
+		Subscription: name, Shards: 2, Worker: a, TTL: ttl, Weight: 3, Lock: 78, Leaving: true, Giving: []int{1},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestPresenceSaysWhoAWorkerIs(t *testing.T) {
 	}
 	got = beat(t, s, 2, uuid.New()) // the snapshot of the next one shows what the beat wrote
 	w := got.Workers[0]
-	if w.ID != a || w.Weight != 3 || !w.Leaving || !w.Session || w.Gone || w.Left < 25*time.Second || w.Age > 5*time.Second {
+	if w.ID != a || w.Weight != 3 || !w.Leaving || w.Lock != 78 || w.Gone || w.Left < 25*time.Second || w.Age > 5*time.Second {
 		t.Errorf("worker %+v", w)
 	}
 	equal(t, "giving", w.Giving, []int{1})

@@ -37,6 +37,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	k.loop(ctx, base)
 	stop()
 	err := k.leave(base)
+	k.cfg.Watch.follow(k, nil)
 	unwatch()
 	<-watched
 	k.report.flush()

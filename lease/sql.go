@@ -38,6 +38,14 @@ var (
 	schemaConstraintsSQL string
 	//go:embed sql/schema_indexes.sql
 	schemaIndexesSQL string
+	//go:embed sql/watch_held.sql
+	watchHeldSQL string
+	//go:embed sql/watch_await.sql
+	watchAwaitSQL string
+	//go:embed sql/watch_suspects.sql
+	watchSuspectsSQL string
+	//go:embed sql/watch_mark.sql
+	watchMarkSQL string
 	//go:embed sql/grants.sql
 	grantsSQL string
 )

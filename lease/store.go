@@ -22,8 +22,8 @@ type Store interface {
 	// Give publishes which buckets the worker is giving up, before it begins.
 	Give(ctx context.Context, g Giving) error
 	// Claim takes those of the wanted buckets that are free, the worker's own,
-	// or expired under the expected owner, and returns them. A locked row is
-	// skipped.
+	// or expired under the expected owner, or of one that is marked gone, and
+	// returns them. A locked row is skipped.
 	Claim(ctx context.Context, c Claim) ([]int, error)
 	// Release frees the named buckets that are still the worker's, notifies
 	// the others, and returns them.
@@ -37,6 +37,7 @@ type Store interface {
 type Presence struct {
 	Subscription string
 	Identity     Identity
+	Lock         int64
 	TTL          time.Duration
 	Weight       int
 	Labels       map[string]string
@@ -49,8 +50,9 @@ type Beat struct {
 	Worker       uuid.UUID
 	TTL          time.Duration
 	Weight       int
-	// Session as in [Identity].
-	Session bool
+	// Lock is the advisory lock that the worker's session holds, 0 without one:
+	// others may wait for it.
+	Lock int64
 	// Leaving: deal this worker nothing more.
 	Leaving bool
 	// Renew are the buckets to renew.
@@ -76,10 +78,13 @@ type Claim struct {
 }
 
 // Wanted is a bucket to claim. An expired lease is taken only from Expected;
-// uuid.Nil expects the bucket to be free.
+// uuid.Nil expects the bucket to be free. One that has not expired is taken only
+// from an Expected that is marked gone, and only while its Expiry is as it was
+// seen; 0 takes none such.
 type Wanted struct {
 	Bucket   int
 	Expected uuid.UUID
+	Expiry   int64
 }
 
 // Release is what one release frees.
@@ -109,9 +114,10 @@ type Snapshot struct {
 type Worker struct {
 	ID     uuid.UUID
 	Weight int
-	// Leaving, Session and Giving as the worker said in its last beat.
-	Leaving, Session bool
-	Giving           []int
+	// Leaving, Lock and Giving as the worker said in its last beat.
+	Leaving bool
+	Lock    int64
+	Giving  []int
 	// Gone: a neighbour saw its session end.
 	Gone bool
 	// Left is what is left of its presence; not positive when it has expired.

@@ -39,6 +39,10 @@ func (t *Tenure) Trusted() bool {
 // Left is how long the lease may still be believed, at least zero.
 func (t *Tenure) Left() time.Duration { return t.trust.Load().Left(clock.Now()) }
 
+// RenewedSince reports whether the lease was claimed or renewed by a statement
+// sent after t.
+func (t *Tenure) RenewedSince(at time.Time) bool { return t.trust.Load().after(at) }
+
 // Context ends when the tenure does; its cause says why: [ErrLost] when the
 // lease was lost or can no longer be believed, [ErrReleased] after a release.
 func (t *Tenure) Context() context.Context { return t.ctx }

@@ -19,6 +19,9 @@ func NewTrust(sent time.Time, ttl, margin time.Duration) Trust {
 	return Trust{sent: sent, span: max(ttl-margin, 0)}
 }
 
+// after reports whether it was renewed by a statement sent after t.
+func (t Trust) after(other time.Time) bool { return t.sent.After(other) }
+
 // Left is how much trust is left at now, at least zero.
 func (t Trust) Left(now time.Time) time.Duration {
 	return max(t.span-clock.Elapsed(t.sent, now), 0)

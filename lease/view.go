@@ -32,6 +32,9 @@ func (k *Keeper) view(s sighted, live []Member) View {
 	for _, r := range s.Rows {
 		l := Lease{Bucket: r.Bucket, Owner: r.Owner}
 		w, known := presence[r.Owner]
+		if w.Gone {
+			l.Expiry = r.Expiry
+		}
 		l.State = k.stateOf(s.sent, r, w.Gone, !known)
 		l.Lying = k.memory.lying(s.sent, s.came, r.Bucket, l.claimable())
 		e := k.entries[r.Bucket]
@@ -78,11 +81,13 @@ func (k *Keeper) stateOf(sent time.Time, r Row, gone, keiro bool) State {
 		return Leased
 	case r.Expiry == 0:
 		return Void
+	case gone:
+		return Ripe
 	case r.Left > 0:
 		return Leased
 	case r.Left == 0 || keiro && -r.Left <= k.grace():
 		return Expired
-	case gone || k.memory.ripe(sent, r.Bucket):
+	case k.memory.ripe(sent, r.Bucket):
 		return Ripe
 	default:
 		return Expired

@@ -13,6 +13,6 @@
 // in order per stream. Renaming a handler would begin anew: give the old name as
 // [Handler].Subscription then.
 //
-// A [Worker] runs once. It has one shardpub.Node: three connections of its own,
+// A [Worker] runs once. It has one shardpub.Node: at most four connections of its own,
 // whatever the number of handlers.
 package router

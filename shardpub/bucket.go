@@ -189,6 +189,7 @@ func (b *bucket) exit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.running--
+	b.pumpLocked() // what came while OnAssigned was counted
 	b.quietLocked()
 }
 
@@ -239,45 +240,6 @@ func (b *bucket) quietLocked() {
 			close(b.quiet)
 		}
 	}
-}
-
-// mark is the bucket's checkpoint; false before it was opened.
-func (b *bucket) mark() (kiroku.Position, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.lanes == nil {
-		return 0, false
-	}
-	return b.lanes.mark(), true
-}
-
-// unsaved is the checkpoint if the row does not hold it yet.
-func (b *bucket) unsaved() (kiroku.Position, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.lanes == nil || b.given || b.lanes.mark() <= b.flushed {
-		return 0, false
-	}
-	return b.lanes.mark(), true
-}
-
-// give ends the writing of checkpoints beside the release.
-func (b *bucket) give() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.given = true
-}
-
-func (b *bucket) saved(p kiroku.Position) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.flushed = max(b.flushed, p)
-}
-
-func (b *bucket) markWithout(e *entry) kiroku.Position {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lanes.markWithout(e)
 }
 
 func (b *bucket) failed(doing string, err error) {

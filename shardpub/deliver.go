@@ -114,7 +114,7 @@ func (b *bucket) message(e *entry) (msg *message.Message, err error) {
 		}
 	}()
 	ev := e.event
-	ev.Data = bytes.Clone(ev.Data)
+	ev.Data, ev.Metadata = bytes.Clone(ev.Data), bytes.Clone(ev.Metadata)
 	return b.sub.cfg.Unmarshaler.Unmarshal(kiroku.CategoryOf(e.stream), e.stream, ev)
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/suisha-go/suisha/kiroku"
 )
 
@@ -30,12 +32,13 @@ type feed struct {
 	patience time.Duration // of the running goroutine, like the next one
 	size     int           // what an event costs, lately
 
-	mu      sync.Mutex // guards what follows; taken before a bucket's
-	dir     *directory // used by the running goroutine only
-	groups  *groups[*bucket]
-	parked  map[*bucket]kiroku.Position // full ones, and those in OnAssigned: how far they have read
-	anchors anchors
-	density float64 // share of the keys that were wanted lately
+	mu       sync.Mutex // guards what follows; taken before the Node's, a subscription's, a bucket's
+	dir      *directory // used by the running goroutine only
+	groups   *groups[*bucket]
+	parked   map[*bucket]kiroku.Position // full ones, and those in OnAssigned: how far they have read
+	anchors  anchors
+	anchored int     // how many there were after the last tidying
+	density  float64 // share of the keys that were wanted lately
 }
 
 func newFeed(n *Node) *feed {
@@ -133,11 +136,12 @@ func (f *feed) remove(b *bucket) {
 
 // turn reads one page, if there is one to read.
 func (f *feed) turn(ctx context.Context) (worked bool, err error) {
-	a, routes, limit, ok := f.ask()
+	r, ok := f.ask()
 	if !ok {
 		return false, nil
 	}
-	p, err := f.readPage(ctx, a, routes, limit)
+	a := r.ask
+	p, err := f.readPage(ctx, r)
 	if err != nil {
 		f.mu.Lock()
 		f.groups.failed(a)
@@ -149,8 +153,17 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 	return true, nil
 }
 
+// reading is a page to be read, with what is known of its log.
+type reading struct {
+	ask    ask[*bucket]
+	routes []route
+	limit  int
+	dir    *directory
+	at     uuid.UUID // what stands at the cursor, if that is known
+}
+
 // ask picks the next page. Parked buckets that have room again come first.
-func (f *feed) ask() (a ask[*bucket], routes []route, limit int, ok bool) {
+func (f *feed) ask() (r reading, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	back := map[*bucket]kiroku.Position{}
@@ -161,17 +174,18 @@ func (f *feed) ask() (a ask[*bucket], routes []route, limit int, ok bool) {
 		}
 	}
 	f.groups.add(back)
-	a, ok = f.groups.next((*bucket).room)
+	a, ok := f.groups.next((*bucket).room)
 	if !ok {
-		return a, nil, 0, false
+		return reading{}, false
 	}
 	maps.Copy(f.parked, a.Parked)
 	want := 0
 	for b := range a.Sinks {
 		want += b.sub.cfg.BatchSize
 	}
-	limit = int(float64(want) / max(f.density, minDensity))
-	return a, routesOf(a), min(max(limit, minPageKeys), maxPageKeys), true
+	limit := int(float64(want) / max(f.density, minDensity))
+	limit = min(max(limit, minPageKeys), maxPageKeys)
+	return reading{ask: a, routes: routesOf(a), limit: limit, dir: f.dir, at: f.anchors[a.After]}, true
 }
 
 // apply queues a page and moves the group, in one step: whoever leaves
@@ -197,8 +211,8 @@ func (f *feed) apply(a ask[*bucket], p page) {
 	}
 	f.groups.applied(a, p.end, p.more)
 	f.anchor(p.end, p)
-	if len(p.keys) > 0 {
-		f.density = 0.7*f.density + 0.3*float64(len(p.items))/float64(len(p.keys))
+	if keys := p.upTo(p.end); keys > 0 {
+		f.density = 0.7*f.density + 0.3*float64(len(p.items))/float64(keys)
 	}
 }
 
@@ -218,8 +232,9 @@ func (f *feed) anchor(at kiroku.Position, p page) {
 	if event, ok := p.eventAt(at); ok {
 		f.anchors[at] = event
 	}
-	if len(f.anchors) > 2*(len(f.groups.all)+len(f.parked))+64 {
+	if len(f.anchors) >= 2*f.anchored+64 {
 		f.anchors = f.reachedLocked()
+		f.anchored = len(f.anchors)
 	}
 }
 
@@ -232,11 +247,17 @@ func (f *feed) reached() anchors {
 
 func (f *feed) reachedLocked() anchors {
 	reached := anchors{}
-	for at := range f.groups.reads() {
-		reached[at] = f.anchors[at]
-	}
-	for _, at := range f.parked {
-		reached[at] = f.anchors[at]
+	for _, b := range f.node.buckets() {
+		if at, ok := b.reached(); ok {
+			reached[at] = f.anchors[at]
+		}
 	}
 	return reached
+}
+
+// forgetAnchor: nothing stands there any more.
+func (f *feed) forgetAnchor(at kiroku.Position) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.anchors, at)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/suisha-go/suisha/kiroku"
 )
@@ -18,13 +19,22 @@ type page struct {
 	more  bool            // the log goes on
 }
 
+// upTo counts the keys up to a position.
+func (p page) upTo(end kiroku.Position) int {
+	i, found := slices.BinarySearchFunc(p.keys, end, func(k kiroku.Key, at kiroku.Position) int { return cmp.Compare(k.Position, at) })
+	if found {
+		i++
+	}
+	return i
+}
+
 // eventAt finds what stands at a place that was read.
 func (p page) eventAt(at kiroku.Position) (uuid.UUID, bool) {
-	i, found := slices.BinarySearchFunc(p.keys, at, func(k kiroku.Key, at kiroku.Position) int { return cmp.Compare(k.Position, at) })
-	if !found {
+	i := p.upTo(at)
+	if i == 0 || p.keys[i-1].Position != at {
 		return uuid.Nil, false
 	}
-	return p.keys[i].EventID, true
+	return p.keys[i-1].EventID, true
 }
 
 // item is one event for one bucket.
@@ -36,7 +46,7 @@ type item struct {
 // readPage reads keys first, then the streams that are not known, then the
 // events that somebody wants (P-27): three statements at the most for a page
 // whose events fit one chunk. All are of one connection, so of one log.
-func (f *feed) readPage(ctx context.Context, a ask[*bucket], routes []route, limit int) (p page, err error) {
+func (f *feed) readPage(ctx context.Context, r reading) (p page, err error) {
 	acquire, cancel := context.WithTimeout(ctx, f.patience)
 	conn, err := f.node.pool.Acquire(acquire)
 	cancel()
@@ -45,12 +55,16 @@ func (f *feed) readPage(ctx context.Context, a ask[*bucket], routes []route, lim
 	}
 	defer conn.Release()
 	db := patient{conn, f.patience}
-	keys, err := db.readKeys(ctx, a.After, limit)
+	a := r.ask
+	keys, err := db.readKeys(ctx, a.After, r.limit+1) // the one at the cursor, too
 	if err != nil {
 		return page{}, err
 	}
-	p = bound(keys, a.After, a.Until, limit)
-	streams, err := f.directory().resolve(ctx, db, p.keys)
+	if keys, err = f.behind(ctx, conn.Conn(), r, keys); err != nil {
+		return page{}, err
+	}
+	p = bound(keys, a.After, a.Until, r.limit)
+	streams, err := r.dir.resolve(ctx, db, p.keys)
 	if err != nil {
 		return page{}, err
 	}
@@ -62,8 +76,8 @@ func (f *feed) readPage(ctx context.Context, a ask[*bucket], routes []route, lim
 				return page{}, err
 			}
 		}
-		for _, r := range routes {
-			if b := r.bucketOf(s, known); b != nil {
+		for _, route := range r.routes {
+			if b := route.bucketOf(s, known); b != nil {
 				e := &entry{event: kiroku.RecordedEvent{Position: k.Position, StreamID: k.StreamID, Version: k.Version, ID: k.EventID}, stream: s.Name, below: below}
 				p.items = append(p.items, item{b, e})
 			}
@@ -73,17 +87,28 @@ func (f *feed) readPage(ctx context.Context, a ask[*bucket], routes []route, lim
 	return f.readEvents(ctx, db, p)
 }
 
-// directory is that of the log as it is known now.
-func (f *feed) directory() *directory {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dir
+// behind looks at the key at the cursor and returns those behind it. Another one
+// than before, or none any more, has the log examined: it can change behind a
+// connection that stays, as one of a pooler. What is read then comes to nothing.
+func (f *feed) behind(ctx context.Context, conn *pgx.Conn, r reading, keys []kiroku.Key) ([]kiroku.Key, error) {
+	var stands uuid.UUID
+	if len(keys) > 0 && keys[0].Position == r.ask.After {
+		stands, keys = keys[0].EventID, keys[1:]
+	}
+	if r.at == uuid.Nil || r.at == stands {
+		return keys, nil
+	}
+	changed, err := f.node.recognize(ctx, conn)
+	if err == nil && !changed {
+		f.forgetAnchor(r.ask.After)
+	}
+	return keys, err
 }
 
 // bound cuts keys at the next group's cursor and says how far the page reaches.
 func bound(keys []kiroku.Key, after, until kiroku.Position, limit int) page {
 	n := len(keys)
-	p := page{end: after, more: n == limit}
+	p := page{end: after, more: n >= limit}
 	if until != 0 {
 		for n > 0 && keys[n-1].Position > until {
 			n--

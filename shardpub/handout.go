@@ -44,7 +44,7 @@ func (s *subscription) handOut(b *bucket, msg *message.Message, sent func() (sto
 // send offers the message until it is taken or the bucket stops. The check
 // before keeps a message from going out long after the stop.
 func (s *subscription) send(b *bucket, msg *message.Message) bool {
-	if !b.trusted() {
+	if !b.sessionBack() || !b.trusted() {
 		return false
 	}
 	if !b.enterSend() {

@@ -10,12 +10,9 @@ import (
 	"github.com/suisha-go/suisha/lease"
 )
 
-// Times of a hand-over, beside DrainTimeout.
-const (
-	afterCancel = time.Second     // what handlers and OnRevoked have at least
-	releaseTime = 5 * time.Second // how long a release is tried
-	releaseTry  = 3 * time.Second // once; more than lock_timeout
-)
+// afterCancel is what handlers have once their contexts were cancelled, and what
+// OnRevoked has at least.
+const afterCancel = time.Second
 
 // Drain implements lease.Holder: what runs finishes, OnRevoked is called, and
 // the bucket is released (P-18, P-19). What takes too long is reported and
@@ -26,9 +23,10 @@ func (s *subscription) Drain(_ context.Context, t *lease.Tenure, r lease.Reason,
 		return lease.ErrLost
 	}
 	defer s.forget(b)
+	began := clock.Now()
 	b.stop()
-	if err := s.finish(b, r); err != nil {
-		unreleased(s.late(r, err))
+	if err := s.finish(b, r, began); err != nil {
+		unreleased(s.outlived(b, err))
 		if !s.outlasts(b.quiet) {
 			return err
 		}
@@ -38,13 +36,13 @@ func (s *subscription) Drain(_ context.Context, t *lease.Tenure, r lease.Reason,
 		return lease.ErrLost
 	}
 	b.cancel(causeOf(r))
-	if revoking, err := s.revoke(b, r); err != nil {
-		unreleased(s.late(r, err))
+	if revoking, err := s.revoke(b, r, began); err != nil {
+		unreleased(s.outlived(b, err))
 		if !s.outlasts(revoking) {
 			return err
 		}
 	}
-	err := s.node.release(b)
+	err := s.node.releaser.release(b)
 	if err != nil {
 		unreleased(err)
 	}
@@ -68,7 +66,7 @@ func (s *subscription) Lose(t *lease.Tenure) {
 // lost ends a bucket whose lease is another's: nothing of it runs any more.
 func (s *subscription) lost(b *bucket) {
 	s.node.flusher.forget(b)
-	if revoking, err := s.revoke(b, lease.Lost); err != nil {
+	if revoking, err := s.revoke(b, lease.Lost, clock.Now()); err != nil {
 		s.node.report(err)
 		s.outlasts(revoking)
 	}
@@ -76,12 +74,12 @@ func (s *subscription) lost(b *bucket) {
 
 // finish waits for what runs in the bucket: for DrainTimeout, then cancels the
 // handlers' contexts and waits a little more.
-func (s *subscription) finish(b *bucket, r lease.Reason) error {
-	if within(b.quiet, s.drainTime(r)) {
+func (s *subscription) finish(b *bucket, r lease.Reason, began time.Time) error {
+	if s.within(b.quiet, began, 0) {
 		return nil
 	}
 	b.cancel(causeOf(r))
-	if within(b.quiet, afterCancel) {
+	if s.within(b.quiet, began, afterCancel) {
 		return nil
 	}
 	e, f, ok := b.oldest()
@@ -106,7 +104,7 @@ func (b *bucket) oldest() (*entry, flight, bool) {
 
 // revoke tells of a bucket that goes, if it was told that it came. The channel
 // is closed when OnRevoked has returned; with an error it has not.
-func (s *subscription) revoke(b *bucket, r lease.Reason) (<-chan struct{}, error) {
+func (s *subscription) revoke(b *bucket, r lease.Reason, began time.Time) (<-chan struct{}, error) {
 	returned := make(chan struct{})
 	if !b.wasTold() {
 		close(returned)
@@ -117,30 +115,18 @@ func (s *subscription) revoke(b *bucket, r lease.Reason) (<-chan struct{}, error
 		close(returned)
 		return returned, nil
 	}
-	limit := max(s.drainTime(r), afterCancel)
+	ctx, cancel := context.WithCancel(s.values)
+	defer cancel()
 	go func() {
 		defer close(returned)
-		ctx, cancel := context.WithTimeout(s.values, limit)
-		defer cancel()
 		if err := hook(b, "OnRevoked", func() { s.cfg.OnRevoked(ctx, s.assignment(b), r) }); err != nil {
 			s.node.report(err)
 		}
 	}()
-	if within(returned, limit) {
+	if s.within(returned, began, afterCancel) {
 		return returned, nil
 	}
 	return returned, &HookError{Subscription: s.name, Bucket: b.number, Hook: "OnRevoked", Err: errHookLate}
-}
-
-// drainTime is what is left: from now for a bucket that moves, from the Close
-// for all others.
-func (s *subscription) drainTime(r lease.Reason) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closeBy.IsZero() && r != lease.Rebalanced {
-		return max(s.closeBy.Sub(clock.Now()), 0)
-	}
-	return s.cfg.DrainTimeout
 }
 
 func causeOf(r lease.Reason) error {
@@ -150,16 +136,38 @@ func causeOf(r lease.Reason) error {
 	return lease.ErrDrain
 }
 
-// within waits for at most d.
-func within(d <-chan struct{}, limit time.Duration) bool {
-	t := time.NewTimer(limit)
-	defer t.Stop()
-	select {
-	case <-d:
-		return true
-	case <-t.C:
-		return false
+// within waits until DrainTimeout is over, from when the bucket began to go or,
+// if that is earlier, from the Close; but at least so long. A Close that comes
+// meanwhile shortens the wait.
+func (s *subscription) within(ended <-chan struct{}, began time.Time, least time.Duration) bool {
+	soonest, hurry := clock.Now().Add(least), s.hurry
+	for {
+		by := s.deadline(began)
+		if by.Before(soonest) {
+			by = soonest
+		}
+		t := time.NewTimer(by.Sub(clock.Now()))
+		select {
+		case <-ended:
+			t.Stop()
+			return true
+		case <-t.C:
+			return false
+		case <-hurry:
+			t.Stop()
+			hurry = nil
+		}
 	}
+}
+
+func (s *subscription) deadline(began time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	by := began.Add(s.cfg.DrainTimeout)
+	if !s.closeBy.IsZero() && s.closeBy.Before(by) {
+		by = s.closeBy
+	}
+	return by
 }
 
 // outlasts waits for what is late; false when the worker has left before it.
@@ -172,12 +180,14 @@ func (s *subscription) outlasts(ended <-chan struct{}) bool {
 	}
 }
 
-// late keeps what held up a Close.
-func (s *subscription) late(r lease.Reason, err error) error {
-	if r == lease.Shutdown {
-		s.mu.Lock()
+// outlived keeps what holds up a Close, now or when there is one.
+func (s *subscription) outlived(b *bucket, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closeBy.IsZero() {
+		s.late[b] = err
+	} else {
 		s.drains = append(s.drains, err)
-		s.mu.Unlock()
 	}
 	return err
 }

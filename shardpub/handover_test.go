@@ -3,6 +3,7 @@ package shardpub_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -219,5 +220,105 @@ func TestLateAckUnderATrustedLeaseCounts(t *testing.T) {
 	}
 	if err := closesWithin(t, a, 5*time.Second); err != nil {
 		t.Errorf("a Close that nothing held up says %v", err)
+	}
+}
+
+// A handler that holds up a Close is named, also when its bucket had begun to
+// move before.
+func TestDrainErrorsNameHandlersOfBucketsThatMoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, quick)
+	stuck := make(chan struct{})
+	sub := r.subscriber(shards(2), drain(2*time.Second))
+	serve(r.subscribe(sub, orders), func(*message.Message) error { <-stuck; return nil })
+	r.appendTo(r.streamIn(0, 2), 1)
+	r.appendTo(r.streamIn(1, 2), 1)
+	r.until("both are out", func() bool {
+		n := 0
+		for _, b := range sub.Status()[0].Buckets {
+			n += len(b.InFlight)
+		}
+		return n == 2
+	})
+	node, _ := r.newNode(r.pool, quick)
+	other := r.subscriber(on(node), shards(2))
+	go serve(r.subscribe(other, orders), func(*message.Message) error { return nil })
+	r.until("one moves", func() bool {
+		for _, b := range sub.Status()[0].Buckets {
+			if b.State == shardpub.Draining {
+				return true
+			}
+		}
+		return false
+	})
+	_ = sub.Close()
+	if n := strings.Count(fmt.Sprint(sub.DrainErrors()), "\n") + 1; n != 2 {
+		t.Errorf("%d handlers outlived Close according to DrainErrors, want 2", n)
+	}
+	close(stuck)
+}
+
+// Dead letters that wait for a lock leave a connection to all others.
+func TestLockedDeadLettersHoldUpNoOther(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, patientLease)
+	r.appendRound(orders, 64)
+	sub := r.subscriber(shards(16), retry(shardpub.RetryPolicy{MaxDeliveries: 1}))
+	if err := sub.SubscribeInitialize(orders); err != nil {
+		t.Fatal(err)
+	}
+	fine := r.subscriber(func(c *shardpub.SubscriberConfig) { c.ConsumerGroup = "fine" })
+	d := &diary{}
+	serve(r.subscribe(fine, "others"), handleWith(d))
+	r.appendTo("others-1", 1)
+	r.until("it works", func() bool { return d.len() == 1 })
+	tx, err := r.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `lock table kiroku.dead_letters in access exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	serve(r.subscribe(sub, orders), func(*message.Message) error { return errors.New("poison") })
+	r.until("all are held", func() bool { return len(sub.Status()[0].Lease.Held) == 16 })
+	time.Sleep(3 * time.Second)
+	worst := time.Duration(0)
+	for i := range 8 {
+		began := time.Now()
+		r.appendTo("others-1", 1)
+		r.until("it comes", func() bool { return d.len() == i+2 })
+		worst = max(worst, time.Since(began))
+	}
+	if worst > 2*time.Second {
+		t.Errorf("an event of the other subscription took %s", worst)
+	}
+}
+
+// An event that comes between the return of OnAssigned and the end of what it
+// counted as is handled without another one behind it.
+func TestEventThatComesAsOnAssignedReturnsIsHandled(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var node *shardpub.Node
+	var sub *shardpub.Subscriber
+	node, _ = r.newNode(r.pool, quick, func(c *shardpub.NodeConfig) {
+		c.PollInterval = 100 * time.Millisecond
+		c.Observe = func(e shardpub.Event) {
+			if e.Kind == shardpub.BucketAssigned {
+				time.Sleep(time.Second)
+			}
+		}
+	})
+	r.appendTo("orders-1", 1)
+	sub = r.subscriber(on(node), func(c *shardpub.SubscriberConfig) {
+		c.OnAssigned = func(context.Context, shardpub.Assignment) {}
+	})
+	ch := r.subscribe(sub, orders)
+	select {
+	case m := <-ch:
+		m.Ack()
+	case <-time.After(15 * time.Second):
+		t.Errorf("the event does not come: %+v", sub.Status()[0].Buckets)
 	}
 }

@@ -32,29 +32,42 @@ const recognizeTime = 5 * time.Second
 // recognize asks who answers and what stands at the places that were reached. If
 // the log is another one, all that is known of the old one is forgotten, and the
 // buckets begin again at their checkpoints.
-func (h *history) recognize(ctx context.Context, conn *pgx.Conn) error {
+func (h *history) recognize(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, recognizeTime)
 	defer cancel()
 	server, err := identify(ctx, conn)
 	if err != nil {
-		return &ReadError{Err: err}
+		return false, &ReadError{Err: err}
 	}
 	reached := h.node.feed.reached()
-	changed, err := reached.compare(ctx, conn)
+	found, err := reached.compare(ctx, conn)
 	if err != nil {
-		return &ReadError{After: reached.last(), Err: err}
+		return false, &ReadError{After: reached.last(), Err: err}
 	}
-	if h.server != "" && server != h.server {
-		changed = &HistoryError{Position: reached.last(), Problem: fmt.Sprintf("server, timeline or version was %s and is %s", h.server, server)}
+	if h.server != "" && server != "" && server != h.server {
+		found = &HistoryError{Position: reached.last(), Problem: fmt.Sprintf("server, timeline or version was %s and is %s", h.server, server)}
 	}
-	h.server = server
-	if changed != nil {
-		h.node.report(changed)
-		h.node.restart()
+	if server != "" {
+		h.server = server
 	}
-	return nil
+	if found == nil {
+		return false, nil
+	}
+	h.node.report(found)
+	h.node.restart()
+	return true, nil
+}
+
+// recognize is for connections other than the session's: that may lead to the old
+// server still, and claim there what is worked on here.
+func (n *Node) recognize(ctx context.Context, conn *pgx.Conn) (changed bool, err error) {
+	changed, err = n.history.recognize(ctx, conn)
+	if changed && n.session != nil {
+		n.session.Reconnect()
+	}
+	return changed, err
 }
 
 // restart forgets the log. The tenures end; the keepers find their leases still
@@ -62,6 +75,9 @@ func (h *history) recognize(ctx context.Context, conn *pgx.Conn) error {
 func (n *Node) restart() {
 	n.feed.forget()
 	n.pool.Reset()
+	if n.beats != nil {
+		n.beats.Reset()
+	}
 	for _, b := range n.buckets() {
 		b.tenure.End(lease.ErrLost)
 		b.stop()
@@ -69,18 +85,20 @@ func (n *Node) restart() {
 	}
 }
 
-// identify asks who answers. A role that may not know gets by without.
+// identify asks who answers. A role that may not know, or a server that does not
+// say, gets by without.
 func identify(ctx context.Context, conn *pgx.Conn) (string, error) {
 	var server string
 	err := conn.QueryRow(ctx, serverSQL).Scan(&server)
-	if isDenied(err) {
+	if stateOf(err) != "" {
 		return "", nil
 	}
 	return server, err
 }
 
-// anchors are the positions that buckets have reached, each with the event that
-// stands there, so far as one does: what the log is known again by.
+// anchors are the positions that buckets have reached, those that drain included,
+// each with the event that stands there, so far as one does: what the log is known
+// again by.
 type anchors map[kiroku.Position]uuid.UUID
 
 // last is the furthest.

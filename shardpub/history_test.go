@@ -2,6 +2,8 @@ package shardpub_test
 
 import (
 	"context"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,7 +69,6 @@ func TestMarksOfALostHistoryAreNotWritten(t *testing.T) {
 	r.lose()
 	r.appendTo("orders-1", 3) // positions 2 to 4 of the new history
 	second.Ack()
-	receive(t, messages).Ack()
 	time.Sleep(time.Second) // the flusher is waiting for a connection
 	w.mend()
 	gets(t, messages, 4, 2, 3)
@@ -164,4 +165,140 @@ func TestBucketsThatOpenWhileTheLogChangesBeginAgain(t *testing.T) {
 	})
 	close(leave)
 	gets(t, messages, 4, 2, 3)
+}
+
+// A bucket that drains is known again like one that is read, also when it is the
+// last (P-31).
+func TestLastReleaseOfALostHistoryIsNotWritten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w := &wire{}
+	node, said := r.newNode(w.pool(r), quick, patientLease)
+	r.appendTo("orders-1", 3)
+	sub := r.subscriber(on(node), func(c *shardpub.SubscriberConfig) { c.CheckpointInterval = time.Hour })
+	ch := r.subscribe(sub, orders)
+	receive(t, ch).Ack()
+	receive(t, ch).Ack()
+	third := receive(t, ch)
+	w.cut()
+	r.lose()
+	r.appendTo("orders-1", 3) // 2..4 of the new history
+	closed := make(chan struct{})
+	go func() { defer close(closed); _ = sub.Close() }()
+	time.Sleep(200 * time.Millisecond)
+	third.Ack()
+	time.Sleep(300 * time.Millisecond)
+	w.mend()
+	<-closed
+	_, noticed := reported[*shardpub.HistoryError](said)
+	if at := r.checkpoint(0); at > 1 {
+		t.Errorf("released at %d of another log; noticed: %v", at, noticed)
+	}
+}
+
+// The log can change without a reconnect: behind a pooler that fails over, or when
+// a dump is restored in place. The feed sees it at the cursor (P-31).
+func TestLogThatChangesBehindALivingConnectionIsNoticed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	node, said := r.newNode(r.pool, quick, patientLease, func(c *shardpub.NodeConfig) { c.DisableSession = true; c.PollInterval = 200 * time.Millisecond })
+	r.appendTo("orders-1", 3)
+	ch := r.subscribe(r.subscriber(on(node)), orders)
+	gets(t, ch, 3)
+	r.reaches(3)
+	r.lose()
+	r.appendTo("orders-1", 3)
+	gets(t, ch, 4, 2, 3)
+	if _, ok := reported[*shardpub.HistoryError](said); !ok {
+		t.Error("nothing was reported")
+	}
+}
+
+// lookupGate holds the next read of keys on one database.
+type lookupGate struct {
+	db      string
+	armed   atomic.Bool
+	reached chan struct{}
+	open    chan struct{}
+}
+
+func (g *lookupGate) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if c.Config().Database == g.db && strings.Contains(d.SQL, "where stream_id = 0 and stream_version >= $1") && g.armed.CompareAndSwap(true, false) {
+		close(g.reached)
+		<-g.open
+	}
+	return ctx
+}
+func (g *lookupGate) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// A page that was asked for on a connection to the old server, and answered after
+// the change was noticed, leaves nothing behind: stream ids are given out anew
+// (P-27, P-31).
+func TestPageOfAnOldServerLeavesNothingInTheNewDirectory(t *testing.T) {
+	t.Parallel()
+	a, b := newRig(t), newRig(t) // two servers: the old and its successor
+	g := &lookupGate{db: a.pool.Config().ConnConfig.Database, reached: make(chan struct{}), open: make(chan struct{})}
+	var moved atomic.Bool
+	cfg := a.pool.Config()
+	cfg.ConnConfig.Tracer = g
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if moved.Load() {
+			c.Database = b.pool.Config().ConnConfig.Database
+		}
+		return nil
+	}
+	node, said := a.newNode(newPool(t, cfg), quick, patientLease, func(c *shardpub.NodeConfig) { c.PollInterval = 100 * time.Millisecond })
+	if err := b.subscriber().SubscribeInitialize(orders); err != nil {
+		t.Fatal(err)
+	}
+	a.appendTo("orders-1", 1)
+	ch := a.subscribe(a.subscriber(on(node)), orders)
+	gets(t, ch, 1)
+	a.reaches(1)
+	g.armed.Store(true)
+	<-g.reached
+	a.appendTo("other-1", 1) // stream 2 of the old log
+	moved.Store(true)
+	b.appendTo("orders-1", 1)
+	b.appendTo("orders-2", 1) // stream 2 of the new log
+	const id = `select stream_id from kiroku.streams where stream_name = $1`
+	if x, y := ask[int64](a, id, "other-1"), ask[int64](b, id, "orders-2"); x != y {
+		t.Fatalf("ids %d and %d", x, y)
+	}
+	a.exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()
+		and pid <> pg_backend_pid() and (query ilike 'listen%' or query like '%suisha.workers%')`)
+	a.until("the change is noticed", func() bool { _, ok := reported[*shardpub.HistoryError](said); return ok })
+	close(g.open)
+	b.appendTo("orders-1", 1)
+	gets(t, ch, 3, 1, 2)
+}
+
+// The session leaves an old server that answers still, once another connection
+// found the new one: it would claim there what is worked on here (P-31).
+func TestSessionFollowsToTheNewServer(t *testing.T) {
+	t.Parallel()
+	a, b := newRig(t), newRig(t)
+	var moved atomic.Bool
+	cfg := a.pool.Config()
+	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if moved.Load() {
+			c.Database = b.pool.Config().ConnConfig.Database
+		}
+		return nil
+	}
+	node, said := a.newNode(newPool(t, cfg), quick, patientLease, func(c *shardpub.NodeConfig) { c.PollInterval = 100 * time.Millisecond })
+	if err := b.subscriber().SubscribeInitialize(orders); err != nil {
+		t.Fatal(err)
+	}
+	a.appendTo("orders-1", 1)
+	ch := a.subscribe(a.subscriber(on(node)), orders)
+	gets(t, ch, 1)
+	a.reaches(1)
+	b.appendTo("orders-1", 1)
+	moved.Store(true)
+	a.exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()
+		and pid <> pg_backend_pid() and not (query ilike 'listen%' or query like '%suisha.workers%' or query like '%suisha.ownership_log%' or query like '%Takes those of the wanted%')`)
+	a.until("the change is noticed", func() bool { _, ok := reported[*shardpub.HistoryError](said); return ok })
+	serve(ch, func(*message.Message) error { return nil })
+	until(t, "the new log is worked on", func() bool { return b.checkpoint(0) == 1 })
 }

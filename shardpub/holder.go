@@ -65,21 +65,28 @@ func (s *subscription) introduce(b *bucket, at kiroku.Position) {
 	if !b.enter() {
 		return
 	}
-	err := hook(b, "OnAssigned", func() { s.cfg.OnAssigned(b.base, s.assignment(b)) })
-	if err == nil {
+	err := error(&HookError{Subscription: s.name, Bucket: b.number, Hook: "OnAssigned", Err: errHookEnded})
+	defer func() {
+		b.exit()
+		if err == nil {
+			s.node.feed.nudge()
+			return
+		}
+		s.node.report(err)
+		for !s.keeper.Resign(s.values, b.tenure, resignPause) && !b.isStopped() {
+			wait(b.base, resignRetry, b.quit)
+		}
+	}()
+	if err = hook(b, "OnAssigned", func() { s.cfg.OnAssigned(b.base, s.assignment(b)) }); err == nil {
 		b.begin(at)
 	}
-	b.exit()
-	if err != nil {
-		s.node.report(err)
-		s.keeper.Resign(s.values, b.number, resignPause)
-		return
-	}
-	s.node.feed.nudge()
 }
 
 // resignPause is how long a worker leaves a bucket alone that it could not work.
 const resignPause = 10 * time.Second
+
+// resignRetry is how soon it tries again, while the keeper still hands the bucket over.
+const resignRetry = 10 * time.Millisecond
 
 // places is where the buckets of a subscription begin.
 type places struct {

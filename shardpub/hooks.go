@@ -8,6 +8,9 @@ import (
 // errHookLate: a hook that a bucket waits for took longer than it may.
 var errHookLate = errors.New("has not returned in time; the bucket is not released before it does")
 
+// errHookEnded: a hook ended its goroutine.
+var errHookEnded = errors.New("ended its goroutine")
+
 // hook calls what the user wrote for a bucket. A panic of it is an error.
 func hook(b *bucket, name string, call func()) (err error) {
 	defer func() {

@@ -22,23 +22,27 @@ import (
 
 // Node is what a process has once per database: a session that listens and
 // beats, the feed that reads the log, and the writer of checkpoints. It opens
-// three connections of its own and never uses the caller's pool, so handlers
+// at most four connections of its own and never uses the caller's pool, so handlers
 // that hold all of that cost no lease (P-6). Subscribers share it; its methods
 // are safe for concurrent use.
 type Node struct {
-	cfg     NodeConfig
-	logger  watermill.LoggerAdapter
-	user    *pgxpool.Pool
-	pool    *pgxpool.Pool // of the running Node: reads and writes for buckets
-	beats   *pgxpool.Pool // without a session: of one connection, for beats
-	session *session.Session
-	runner  lease.Runner
-	feed    *feed
-	flusher *flusher
-	errs    *errorQueue
+	cfg      NodeConfig
+	logger   watermill.LoggerAdapter
+	user     *pgxpool.Pool
+	pool     *pgxpool.Pool // of the running Node: reads and writes for buckets
+	beats    *pgxpool.Pool // without a session: of one connection, for beats
+	session  *session.Session
+	runner   lease.Runner
+	feed     *feed
+	flusher  *flusher
+	releaser *releaser
+	letters  chan struct{} // holds the dead letter that is being written
+	errs     *errorQueue
 
-	history *history
-	last    lastStatement
+	history  *history
+	identity *identity
+	watch    *lease.Watch
+	last     lastStatement
 
 	mu       sync.Mutex // guards what follows
 	subs     map[*subscription]struct{}
@@ -63,9 +67,10 @@ func NewNode(pool *pgxpool.Pool, cfg NodeConfig, logger watermill.LoggerAdapter)
 	}
 	cfg.setDefaults()
 	n := &Node{cfg: cfg, logger: logger, user: pool, subs: map[*subscription]struct{}{}}
-	n.history = &history{node: n}
+	n.history, n.identity = &history{node: n}, newIdentity()
 	n.feed = newFeed(n)
-	n.flusher = newFlusher(n)
+	n.flusher, n.releaser = newFlusher(n), newReleaser(n)
+	n.letters = make(chan struct{}, 1)
 	n.errs = newErrorQueue(cfg.OnError)
 	return n, nil
 }
@@ -86,28 +91,40 @@ func (n *Node) start() error {
 	}
 	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
 	n.stop, n.started = stop, true
+	if n.cfg.DisableSession {
+		n.runner = heard{lease.PoolRunner(n.beats), n}
+	} else {
+		n.openSession(ctx)
+	}
 	go n.errs.run(ctx)
 	n.running.Go(func() { n.feed.run(ctx) })
 	n.running.Go(func() { n.flusher.run(ctx) })
-	if n.cfg.DisableSession {
-		n.runner = heard{lease.PoolRunner(n.beats), n}
-		return nil
-	}
+	n.running.Go(func() { n.releaser.run(ctx) })
+	return nil
+}
+
+func (n *Node) openSession(ctx context.Context) {
+	failed := func(err error) { n.report(&SessionError{Err: err}) } // no statement failed
+	n.watch = lease.NewWatch(n.connectWatch, failed)
 	n.session = session.New(session.Config{
 		Connect:   n.connect,
-		Channels:  []string{kiroku.Channel, lease.Channel},
+		Channels:  []string{kiroku.Channel, lease.Channel, n.identity.channel},
 		OnNotify:  n.notified,
 		OnConnect: n.connected,
-		OnError:   func(err error) { n.report(&SessionError{Err: err}) }, // no statement failed
+		OnError:   failed,
 	})
 	n.runner = heard{n.session, n}
+	n.running.Go(func() { n.watch.Run(ctx) })
 	n.running.Go(func() { _ = n.session.Run(ctx) })
-	return nil
 }
 
 // notified sorts a notification: new events wake the feed, changes of ownership
 // the keepers.
 func (n *Node) notified(note *pgconn.Notification) {
+	if note.Channel == n.identity.channel {
+		n.identity.hears(note.Payload)
+		return
+	}
 	if note.Channel == lease.Channel {
 		for _, s := range n.list() {
 			if note.Payload == "" || note.Payload == s.name {
@@ -128,11 +145,14 @@ func (n *Node) reads(category string) bool {
 	})
 }
 
-// connected: what was notified meanwhile is lost, so look.
+// connected: what was notified meanwhile is lost, so look. ctx ends with the
+// connection.
 func (n *Node) connected(ctx context.Context, conn *pgx.Conn) error {
-	if err := n.history.recognize(ctx, conn); err != nil {
+	if _, err := n.history.recognize(ctx, conn); err != nil {
 		return err
 	}
+	context.AfterFunc(ctx, n.sessionEnded)
+	n.running.Go(func() { n.prove(ctx) })
 	n.feed.wake()
 	for _, s := range n.list() {
 		s.wake()

@@ -8,12 +8,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/suisha-go/suisha/internal/session"
 )
 
 // Waiting for the server.
 const (
-	connectTime = 5 * time.Second // to open a connection, at most
-	pingTime    = 2 * time.Second // to see that one that lay idle still leads somewhere
+	connectTime = 5 * time.Second  // to open a connection, at most
+	pingTime    = 2 * time.Second  // to see that one that lay idle still leads somewhere
+	idleTime    = 10 * time.Second // after which one that is not needed is closed
+	// How much later than a lease runs out the server gives up a session whose
+	// process it does not hear: a line that is broken is not a dead process.
+	keepaliveMore = 15 * time.Second
 )
 
 // openPools opens the pools; they connect when they are used.
@@ -42,21 +48,37 @@ func (n *Node) closePools() {
 func (n *Node) poolConfig(conns int32) *pgxpool.Config {
 	cfg := n.user.Config()
 	cfg.MinConns, cfg.MinIdleConns, cfg.MaxConns = 0, 0, conns
+	cfg.MaxConnIdleTime, cfg.HealthCheckPeriod = idleTime, idleTime
 	cfg.PingTimeout = pingTime
 	boundConnect(cfg.ConnConfig)
 	cfg.AfterRelease, cfg.BeforeClose = nil, nil
 	// The caller's PrepareConn and BeforeAcquire are for the caller's connections.
 	cfg.PrepareConn = func(context.Context, *pgx.Conn) (bool, error) { return true, nil }
+	cfg.BeforeConnect = inTime(cfg.BeforeConnect)
 	callers := cfg.AfterConnect
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		if err := setUp(ctx, conn, callers); err != nil {
 			return err
 		}
-		return n.history.recognize(ctx, conn)
+		_, err := n.recognize(ctx, conn)
+		return err
 	}
 	return cfg
 }
 
+// inTime gives the caller's BeforeConnect so long.
+func inTime(before func(context.Context, *pgx.ConnConfig) error) func(context.Context, *pgx.ConnConfig) error {
+	if before == nil {
+		return nil
+	}
+	return func(ctx context.Context, cfg *pgx.ConnConfig) error {
+		ctx, cancel := context.WithTimeout(ctx, connectTime)
+		defer cancel()
+		return before(ctx, cfg)
+	}
+}
+
+// boundConnect bounds the time for each host of the address, not for all of them.
 func boundConnect(cfg *pgx.ConnConfig) {
 	if cfg.ConnectTimeout <= 0 || cfg.ConnectTimeout > connectTime {
 		cfg.ConnectTimeout = connectTime
@@ -65,8 +87,29 @@ func boundConnect(cfg *pgx.ConnConfig) {
 
 // connect opens the session's connection.
 func (n *Node) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	conn, err := n.open(ctx, session.Watch)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
+	ttl := n.cfg.Lease.TTL
+	if _, err := conn.Exec(ctx, keepaliveSQL, seconds(ttl), milliseconds(ttl+keepaliveMore)); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// connectWatch opens a connection whose waits can be ended without ending it.
+func (n *Node) connectWatch(ctx context.Context) (*pgx.Conn, error) {
+	return n.open(ctx, func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: pingTime}
+	})
+}
+
+// open opens a connection that leads to the server itself.
+func (n *Node) open(ctx context.Context, handler func(*pgconn.PgConn) ctxwatch.Handler) (*pgx.Conn, error) {
 	pool := n.user.Config()
 	cfg := pool.ConnConfig
 	if n.cfg.SessionDSN != "" {
@@ -76,16 +119,15 @@ func (n *Node) connect(ctx context.Context) (*pgx.Conn, error) {
 		}
 		cfg = direct
 	} else if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, cfg); err != nil {
+		if err := inTime(pool.BeforeConnect)(ctx, cfg); err != nil {
 			return nil, err
 		}
 	}
 	// What the caller's connections do with notifications and with contexts that
-	// end is not for this one: it waits for the first and interrupts by the second.
+	// end is not for these: they wait for the first and are interrupted by the second.
 	cfg.OnNotification = nil
-	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
-	}
+	boundConnect(cfg)
+	cfg.BuildContextWatcherHandler = handler
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -100,13 +142,13 @@ func (n *Node) connect(ctx context.Context) (*pgx.Conn, error) {
 // setUp makes a new connection what the caller's are (a role, a search path),
 // and then ours.
 func setUp(ctx context.Context, conn *pgx.Conn, callers func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
 	if callers != nil {
 		if err := callers(ctx, conn); err != nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTime)
-	defer cancel()
 	_, err := conn.Exec(ctx, settingsSQL)
 	return err
 }

@@ -2,7 +2,6 @@ package shardpub
 
 import (
 	"cmp"
-	"iter"
 	"maps"
 	"slices"
 
@@ -83,19 +82,6 @@ func (g *groups[S]) remove(s S) {
 	})
 	if now := g.last(); now != nil && now != last {
 		now.fresh = true // it was not the one that wakes reached
-	}
-}
-
-// reads goes through how far each sink has read.
-func (g *groups[S]) reads() iter.Seq[kiroku.Position] {
-	return func(yield func(kiroku.Position) bool) {
-		for _, gr := range g.all {
-			for _, read := range gr.sinks {
-				if !yield(read) {
-					return
-				}
-			}
-		}
 	}
 }
 

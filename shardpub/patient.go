@@ -18,10 +18,10 @@ type patient struct {
 	timeout time.Duration
 }
 
-func (p patient) readKeys(ctx context.Context, after kiroku.Position, limit int) ([]kiroku.Key, error) {
+func (p patient) readKeys(ctx context.Context, from kiroku.Position, limit int) ([]kiroku.Key, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	return kiroku.ReadKeys(ctx, p.db, after, limit)
+	return kiroku.ReadKeysFrom(ctx, p.db, from, limit)
 }
 
 func (p patient) lookupStreams(ctx context.Context, ids []int64) ([]kiroku.Stream, error) {

@@ -69,8 +69,6 @@ func stateOf(err error) string {
 	return ""
 }
 
-func isDenied(err error) bool { return stateOf(err) == stateDenied }
-
 // isEventGone: a dead letter refused because its event was hard-deleted.
 func isEventGone(err error) bool {
 	var pg *pgconn.PgError

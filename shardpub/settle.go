@@ -102,7 +102,7 @@ func (f *flusher) flush(ctx context.Context, buckets []*bucket) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err := f.node.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		return unsavedOf(buckets).write(ctx, conn, f.mark) // looked at again: the log is known now (P-31)
+		return unsavedOf(buckets).save(ctx, conn, f.mark) // looked at again: the log is known now (P-31)
 	})
 	if err != nil {
 		for _, b := range buckets {

@@ -151,7 +151,12 @@ func (f fenced) park(worker uuid.UUID, shards int, mark kiroku.Position, reason 
 // release runs release.sql for bucket 1.
 func (f fenced) release(worker uuid.UUID, shards int, checkpoint *int64) (released bool, told int) {
 	f.t.Helper()
-	err := f.pool.QueryRow(f.t.Context(), statement(f.t, "release.sql"), group, 1, worker, shards, checkpoint).Scan(&released, &told)
+	position := int64(-1)
+	if checkpoint != nil {
+		position = *checkpoint
+	}
+	err := f.pool.QueryRow(f.t.Context(), statement(f.t, "release.sql"),
+		[]string{group}, []int{1}, []uuid.UUID{worker}, []int{shards}, []int64{position}).Scan(nil, nil, nil, &released, nil, &told)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ type Subscriber struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	subs    map[*subscription]struct{}
-	drains  []error // *DrainError of subscriptions that ended
+	drains  []error // what outlived its drain in subscriptions that ended
 	running sync.WaitGroup
 }
 

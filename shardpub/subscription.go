@@ -34,14 +34,16 @@ type subscription struct {
 
 	opening sync.WaitGroup
 	senders sync.WaitGroup
+	hurry   chan struct{} // closed when a Close begins
 	gone    chan struct{} // closed when nobody waits for handlers any more
 
 	share atomic.Int64 // bytes that one bucket may hold
 
 	mu      sync.Mutex // guards what follows
 	tenures map[*lease.Tenure]*bucket
-	closeBy time.Time // one drain deadline for all buckets of a Close
-	drains  []error   // *DrainError
+	closeBy time.Time         // one drain deadline for all buckets of a Close
+	late    map[*bucket]error // what outlived its drain before the Close, and still does
+	drains  []error           // what outlived its drain in it: *DrainError, *HookError
 }
 
 func newSubscription(ctx context.Context, n *Node, cfg *SubscriberConfig, topic string) (*subscription, error) {
@@ -54,7 +56,9 @@ func newSubscription(ctx context.Context, n *Node, cfg *SubscriberConfig, topic 
 		values:   context.WithoutCancel(ctx),
 		out:      make(chan *message.Message),
 		pageRoom: min(cfg.BatchSize+cfg.BatchSize/2, max(cfg.PrefetchCount/2, 1)),
+		hurry:    make(chan struct{}),
 		gone:     make(chan struct{}),
+		late:     map[*bucket]error{},
 		tenures:  map[*lease.Tenure]*bucket{},
 	}
 	if cfg.MaxInFlight != Unlimited {
@@ -65,8 +69,9 @@ func newSubscription(ctx context.Context, n *Node, cfg *SubscriberConfig, topic 
 		Config:       n.cfg.Lease,
 		Subscription: s.spec(),
 		Identity: lease.Identity{
-			Worker: s.worker, Host: n.cfg.Name, PID: os.Getpid(), Version: n.cfg.Version, Session: !n.cfg.DisableSession,
+			Worker: s.worker, Host: n.cfg.Name, PID: os.Getpid(), Version: n.cfg.Version,
 		},
+		Watch:   n.watch,
 		OnError: func(_ context.Context, err error) { n.leaseFailed(err) },
 	})
 	if err != nil {
@@ -103,6 +108,8 @@ func (s *subscription) run(ctx context.Context) {
 func (s *subscription) closing() {
 	s.mu.Lock()
 	s.closeBy = clock.Now().Add(s.cfg.DrainTimeout)
+	s.drains = slices.Collect(maps.Values(s.late))
+	close(s.hurry)
 	s.mu.Unlock()
 	for _, b := range s.list() {
 		b.stop()
@@ -127,6 +134,7 @@ func (s *subscription) forget(b *bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.tenures, b.tenure)
+	delete(s.late, b)
 	s.shareLocked()
 }
 

@@ -17,8 +17,8 @@ type bucketKey struct {
 	worker       uuid.UUID
 }
 
-// checkpointRows are the parameters of checkpoint.sql.
-type checkpointRows struct {
+// bucketRows are the parameters of checkpoint.sql and release.sql.
+type bucketRows struct {
 	subscriptions []string
 	buckets       []int32
 	workers       []uuid.UUID
@@ -27,9 +27,11 @@ type checkpointRows struct {
 	byKey         map[bucketKey]*bucket
 }
 
-// unsavedOf collects what may be written now.
-func unsavedOf(buckets []*bucket) *checkpointRows {
-	rows := &checkpointRows{byKey: map[bucketKey]*bucket{}}
+func newBucketRows() *bucketRows { return &bucketRows{byKey: map[bucketKey]*bucket{}} }
+
+// unsavedOf collects the checkpoints that may be written now.
+func unsavedOf(buckets []*bucket) *bucketRows {
+	rows := newBucketRows()
 	for _, b := range buckets {
 		if p, ok := b.unsaved(); ok && b.trusted() {
 			rows.add(b, p)
@@ -38,7 +40,7 @@ func unsavedOf(buckets []*bucket) *checkpointRows {
 	return rows
 }
 
-func (r *checkpointRows) add(b *bucket, p kiroku.Position) {
+func (r *bucketRows) add(b *bucket, p kiroku.Position) {
 	r.subscriptions = append(r.subscriptions, b.sub.name)
 	r.buckets = append(r.buckets, int32(b.number)) //nolint:gosec // at most maxShards
 	r.workers = append(r.workers, b.sub.worker)
@@ -47,13 +49,17 @@ func (r *checkpointRows) add(b *bucket, p kiroku.Position) {
 	r.byKey[bucketKey{b.sub.name, b.number, b.sub.worker}] = b
 }
 
-// write runs the statement. skipped is called for buckets whose lease row was
-// locked: their checkpoint waits for the next flush.
-func (r *checkpointRows) write(ctx context.Context, db kiroku.DB, skipped func(*bucket)) error {
+func (r *bucketRows) args() []any {
+	return []any{r.subscriptions, r.buckets, r.workers, r.shards, r.positions}
+}
+
+// save writes the checkpoints. skipped is called for buckets with a locked row:
+// their checkpoint waits for the next flush.
+func (r *bucketRows) save(ctx context.Context, db kiroku.DB, skipped func(*bucket)) error {
 	if len(r.buckets) == 0 {
 		return nil
 	}
-	rows, err := db.Query(ctx, checkpointSQL, r.subscriptions, r.buckets, r.workers, r.shards, r.positions)
+	rows, err := db.Query(ctx, checkpointSQL, r.args()...)
 	if err != nil {
 		return err
 	}
@@ -79,6 +85,29 @@ func (r *checkpointRows) write(ctx context.Context, db kiroku.DB, skipped func(*
 	return rows.Err()
 }
 
+// release gives the buckets back, and tells which it did and which are still
+// their workers'.
+func (r *bucketRows) release(ctx context.Context, db kiroku.DB) (released, mine map[*bucket]bool, err error) {
+	released, mine = map[*bucket]bool{}, map[*bucket]bool{}
+	if len(r.buckets) == 0 {
+		return released, mine, nil
+	}
+	rows, err := db.Query(ctx, releaseSQL, r.args()...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var k bucketKey
+		var gone, held bool
+		if err := rows.Scan(&k.subscription, &k.bucket, &k.worker, &gone, &held, nil); err != nil {
+			return nil, nil, err
+		}
+		released[r.byKey[k]], mine[r.byKey[k]] = gone, held
+	}
+	return released, mine, rows.Err()
+}
+
 // writeDeadLetter records that an event was given up, together with the
 // checkpoint as it is once the event is settled (P-37). written is false when
 // the fence did not hold: nothing was written. An event that was hard-deleted
@@ -90,6 +119,12 @@ func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, delive
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), min(writeTimeout, b.tenure.Left()))
 	defer cancel()
+	select { // one at a time: one that waits for a lock leaves a connection to the others
+	case n.letters <- struct{}{}:
+		defer func() { <-n.letters }()
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
 	mark := b.markWithout(e)
 	err = n.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		if !b.trusted() {
@@ -112,47 +147,4 @@ func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, delive
 		b.saved(mark)
 	}
 	return written, nil
-}
-
-// release gives a bucket back with its final checkpoint, as long as its lease is
-// trusted (P-19) and not for ever: a lease that was not released runs out.
-func (n *Node) release(b *bucket) error {
-	n.flusher.forget(b)
-	ctx, cancel := context.WithTimeout(b.sub.values, releaseTime)
-	defer cancel()
-	var failure error
-	for backoff := flushBackoff; b.trusted() && ctx.Err() == nil; backoff *= 2 {
-		released, err := n.tryRelease(ctx, b)
-		switch {
-		case released, err == nil && failure != nil && b.trusted():
-			return nil // released now, or by the try whose answer was lost
-		case err == nil, !b.trusted():
-			return lease.ErrLost
-		}
-		failure = &BucketError{Subscription: b.sub.name, Bucket: b.number, Doing: "release", Err: err}
-		n.failed(failure)
-		wait(ctx, backoff, nil)
-	}
-	if failure == nil {
-		return lease.ErrLost
-	}
-	return failure
-}
-
-func (n *Node) tryRelease(ctx context.Context, b *bucket) (released bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, min(releaseTry, b.tenure.Left()))
-	defer cancel()
-	var checkpoint *int64
-	if p, ok := b.mark(); ok {
-		v := int64(p)
-		checkpoint = &v
-	}
-	err = n.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		if !b.trusted() {
-			return lease.ErrLost // the log is known now (P-31)
-		}
-		var told int
-		return conn.QueryRow(ctx, releaseSQL, b.sub.name, b.number, b.sub.worker, b.sub.cfg.Shards, checkpoint).Scan(&released, &told)
-	})
-	return released, err
 }

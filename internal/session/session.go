@@ -19,14 +19,15 @@ var ErrDisconnected = errors.New("session: not connected")
 
 // Config says how to connect and what to listen to.
 type Config struct {
-	// Connect opens the connection. Required.
+	// Connect opens the connection, with [Watch] as its watcher. Required.
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Channels are listened to on every connection, quoted by the session.
 	Channels []string
 	// OnNotify receives notifications, one at a time. It must not block.
 	OnNotify func(*pgconn.Notification)
 	// OnConnect runs on every new connection, after LISTEN: what was notified
-	// before it is lost, so look for yourself. An error drops the connection.
+	// before it is lost, so look for yourself. An error drops the connection. Its
+	// context ends with the connection.
 	OnConnect func(context.Context, *pgx.Conn) error
 	// OnError receives why a connection could not be had or was lost.
 	OnError func(error)
@@ -41,8 +42,8 @@ type Session struct {
 
 	mu        sync.Mutex // guards what follows
 	queue     []*request
+	conn      *pgx.Conn          // that of now, nil without
 	interrupt context.CancelFunc // ends the wait for a notification
-	connected bool
 
 	ended chan struct{} // closed when Run has returned
 }
@@ -62,13 +63,6 @@ func New(cfg Config) *Session {
 		cfg.MaxBackoff = 2 * time.Second
 	}
 	return &Session{cfg: cfg, ended: make(chan struct{})}
-}
-
-// Connected reports whether there is a connection right now.
-func (s *Session) Connected() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connected
 }
 
 // Do runs f on the connection and returns its error. Calls take turns, in
@@ -135,12 +129,6 @@ func (s *Session) disarm() {
 	s.interrupt = nil
 }
 
-func (s *Session) setConnected(up bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.connected = up
-}
-
 // Run connects, serves and reconnects until ctx ends, then closes the
 // connection and returns nil. Call it once. From then on Do finds no connection.
 func (s *Session) Run(ctx context.Context) error {
@@ -164,30 +152,60 @@ func (s *Session) Run(ctx context.Context) error {
 }
 
 func (s *Session) connectAndServe(ctx context.Context) (served bool, err error) {
+	ctx, gone := context.WithCancel(ctx)
+	defer gone()
 	conn, err := s.cfg.Connect(ctx)
 	if err != nil {
 		return false, fmt.Errorf("session: connect: %w", err)
 	}
 	defer closeConn(ctx, conn)
-	for _, channel := range s.cfg.Channels {
-		if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
-			return false, fmt.Errorf("session: listen to %q: %w", channel, err)
-		}
+	if err := s.listen(ctx, conn); err != nil {
+		return false, err
 	}
 	if s.cfg.OnConnect != nil {
 		if err := s.cfg.OnConnect(ctx, conn); err != nil {
 			return false, fmt.Errorf("session: on connect: %w", err)
 		}
 	}
-	s.setConnected(true)
-	defer s.setConnected(false)
+	s.serving(conn)
+	defer s.serving(nil)
 	return true, s.serve(ctx, conn)
+}
+
+// listenTime bounds all LISTENs of a connection.
+const listenTime = 5 * time.Second
+
+func (s *Session) listen(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, listenTime)
+	defer cancel()
+	for _, channel := range s.cfg.Channels {
+		if _, err := conn.Exec(ctx, "listen "+pgx.Identifier{channel}.Sanitize()); err != nil {
+			return fmt.Errorf("session: listen to %q: %w", channel, err)
+		}
+	}
+	return nil
+}
+
+func (s *Session) serving(conn *pgx.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conn = conn
+}
+
+// Reconnect drops the connection, if there is one, and has another opened. It
+// does not block.
+func (s *Session) Reconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		_ = s.conn.PgConn().Conn().Close()
+	}
 }
 
 // serve runs requests and hands out notifications until the connection breaks.
 func (s *Session) serve(ctx context.Context, conn *pgx.Conn) error {
 	for {
-		wait, interrupt := context.WithCancel(ctx)
+		wait, interrupt := context.WithCancel(context.WithValue(ctx, idleKey{}, true))
 		r := s.next(interrupt)
 		if r != nil {
 			interrupt()

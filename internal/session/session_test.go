@@ -25,7 +25,11 @@ func started(t *testing.T, change func(*session.Config)) (*session.Session, *pgx
 	t.Helper()
 	pool := pgtest.New(t, nil)
 	cfg := session.Config{
-		Connect:  func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, pgtest.DSN(pool)) },
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			cfg := pool.Config().ConnConfig
+			cfg.BuildContextWatcherHandler = session.Watch
+			return pgx.ConnectConfig(ctx, cfg)
+		},
 		Channels: []string{channel},
 	}
 	if change != nil {
@@ -138,6 +142,50 @@ func TestLostConnectionComesBackAndListensAgain(t *testing.T) {
 	}
 	if got := <-notes; got != "hello" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A statement that takes too long is cancelled on the server and costs nothing
+// else: the session stays, and goes on to hear.
+func TestStatementThatTakesTooLongDoesNotCostTheSession(t *testing.T) {
+	t.Parallel()
+	notes := make(chan string, 10)
+	s, pool := started(t, func(c *session.Config) {
+		c.OnNotify = func(n *pgconn.Notification) { notes <- n.Payload }
+	})
+	first := pid(t, s)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		err := s.Do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, `select pg_sleep(30)`)
+			return err
+		})
+		cancel()
+		if err == nil {
+			t.Error("it did not take too long")
+		}
+	}
+	if now := pid(t, s); now != first {
+		t.Errorf("the connection changed from %d to %d", first, now)
+	}
+	if _, err := pool.Exec(t.Context(), `select pg_notify($1, 'hello')`, channel); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-notes; got != "hello" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Reconnect drops the connection, and another takes its place.
+func TestReconnectGetsAnotherConnection(t *testing.T) {
+	t.Parallel()
+	s, _ := started(t, nil)
+	first := pid(t, s)
+	s.Reconnect()
+	for now := first; now == first; {
+		_ = s.Do(t.Context(), func(ctx context.Context, conn *pgx.Conn) error { // fails while the old one goes
+			return conn.QueryRow(ctx, `select pg_backend_pid()`).Scan(&now)
+		})
 	}
 }
 

@@ -1,9 +1,11 @@
 -- One beat (P-7): presence, renewal of the named buckets, and who lives and
 -- owns what, in one round trip. Locked rows are skipped, so nobody's lock makes
 -- a beat wait (P-8): a skipped row is not renewed, and not lost. Whether a lease
--- has expired does not matter to its owner (S-24). The arrays were read at the
--- same moment as the rest but not locked; what is the worker's own is only what
--- the renewal returned.
+-- has expired does not matter to its owner (S-24). A worker that is marked gone
+-- renews only with the beat that takes the mark away, so that nobody can claim by
+-- the mark what was renewed (P-14). The arrays were read at the same moment as
+-- the rest but not locked; what is the worker's own is only what the renewal
+-- returned.
 with present as (
     select w.subscription, w.worker
     from suisha.workers w
@@ -14,7 +16,8 @@ with present as (
     set heartbeat_at = clock_timestamp(),
         expires_at = clock_timestamp() + @ttl::bigint * interval '1 millisecond',
         gone_at = null,
-        session = @session::boolean,
+        session = @lock::bigint <> 0,
+        lock = nullif(@lock::bigint, 0),
         weight = @weight::int,
         draining = @leaving::boolean,
         giving = @giving::int[]
@@ -28,7 +31,14 @@ with present as (
       and s.bucket = any(@renew::int[])
       and s.owner_worker_id = @worker::uuid
       and s.shard_count = @shards::int
-    for no key update skip locked
+      and (
+          exists (select from me)
+          or not exists (
+              select from suisha.workers w
+              where w.subscription = @subscription::text and w.worker = @worker::uuid and w.gone_at is not null
+          )
+      )
+    for no key update of s skip locked
 ), renewed as (
     update keiro.keiro_subscription_shards s
     set lease_expires_at = clock_timestamp() + @ttl::bigint * interval '1 millisecond',
@@ -67,7 +77,7 @@ select
             'id', w.worker,
             'weight', w.weight,
             'leaving', w.draining,
-            'session', w.session,
+            'lock', coalesce(w.lock, 0)::text,
             'giving', w.giving,
             'gone', w.gone_at is not null,
             'left', (extract(epoch from w.expires_at - clock_timestamp()) * 1000000)::bigint,

@@ -2,16 +2,17 @@
 -- presence of the long dead and the old end of the log.
 with me as (
     insert into suisha.workers as w (
-        subscription, worker, host, pid, version, session, weight, labels,
+        subscription, worker, host, pid, version, session, lock, weight, labels,
         joined_at, heartbeat_at, expires_at
     )
     values (
-        @subscription::text, @worker::uuid, @host::text, @pid::int, @version::text, @session::boolean,
+        @subscription::text, @worker::uuid, @host::text, @pid::int, @version::text, @lock::bigint <> 0, nullif(@lock::bigint, 0),
         @weight::int, @labels::text::jsonb, clock_timestamp(), clock_timestamp(),
         clock_timestamp() + @ttl::bigint * interval '1 millisecond'
     )
     on conflict (subscription, worker) do update
     set session = excluded.session,
+        lock = excluded.lock,
         weight = excluded.weight,
         heartbeat_at = excluded.heartbeat_at,
         expires_at = excluded.expires_at,

@@ -1,22 +1,76 @@
--- Gives a bucket back with its final checkpoint, in one transaction, and tells
--- the other workers (P-19). The row is updated only while it names this worker;
--- without it nothing is written. $5 is null when nothing was read. Returns
--- whether the bucket was released.
-with released as (
-    update keiro.keiro_subscription_shards s
-    set owner_worker_id = null, lease_expires_at = null, updated_at = clock_timestamp()
-    where s.subscription_name = $1 and s.bucket = $2
-        and s.owner_worker_id = $3 and s.shard_count = $4
-    returning s.subscription_name, s.bucket
-), checkpoint as (
+-- Gives buckets back with their final checkpoints, each in one step, and tells the
+-- other workers (P-19). A lease row goes only while it names its worker; a
+-- position of -1 says that nothing was read. A row that another has locked, the
+-- lease's or the checkpoint's, is skipped: its bucket waits for the next try and
+-- holds up no other. One row comes back per bucket: released, or else whether the
+-- lease row still names the worker.
+with want as (
+    select w.subscription, w.bucket, w.worker, w.shards, w.position
+    from unnest($1::text[], $2::integer[], $3::uuid[], $4::integer[], $5::bigint[])
+        as w (subscription, bucket, worker, shards, position)
+), mine as (
+    select w.subscription, w.bucket, w.position
+    from want w
+    join keiro.keiro_subscription_shards s
+        on s.subscription_name = w.subscription and s.bucket = w.bucket
+    where s.owner_worker_id = w.worker and s.shard_count = w.shards
+    order by w.subscription, w.bucket
+    for no key update of s skip locked
+), free as (
+    select m.subscription, m.bucket, m.position
+    from mine m
+    join kiroku.subscriptions c
+        on c.subscription_name = m.subscription and c.consumer_group_member = m.bucket
+    where m.position >= 0
+    order by m.subscription, m.bucket
+    for no key update of c skip locked
+), absent as (
+    select m.subscription, m.bucket, m.position
+    from mine m
+    where m.position >= 0 and not exists (
+        select 1 from kiroku.subscriptions o
+        where o.subscription_name = m.subscription and o.consumer_group_member = m.bucket
+    )
+), updated as (
+    update kiroku.subscriptions c
+    set last_seen = greatest(c.last_seen, f.position), updated_at = clock_timestamp()
+    from free f
+    where c.subscription_name = f.subscription and c.consumer_group_member = f.bucket
+), inserted as (
     insert into kiroku.subscriptions as c
         (subscription_name, consumer_group_member, last_seen, updated_at)
-    select r.subscription_name, r.bucket, $5::bigint, clock_timestamp()
-    from released r
-    where $5::bigint is not null
+    select a.subscription, a.bucket, a.position, clock_timestamp()
+    from absent a
     on conflict (subscription_name, consumer_group_member) do update
         set last_seen = greatest(c.last_seen, excluded.last_seen), updated_at = excluded.updated_at
+), released as (
+    update keiro.keiro_subscription_shards s
+    set owner_worker_id = null, lease_expires_at = null, updated_at = clock_timestamp()
+    from (
+        select subscription, bucket from free
+        union all
+        select subscription, bucket from absent
+        union all
+        select m.subscription, m.bucket from mine m where m.position < 0
+    ) as ready
+    where s.subscription_name = ready.subscription and s.bucket = ready.bucket
+    returning s.subscription_name, s.bucket
 ), told as (
-    select pg_notify('keiro_shard_rebalance', r.subscription_name) from released r
+    select pg_notify('keiro_shard_rebalance', r.subscription_name)
+    from (select distinct subscription_name from released) r
 )
-select exists (select 1 from released), (select count(*) from told)
+select
+    w.subscription,
+    w.bucket,
+    w.worker,
+    exists (
+        select 1 from released r
+        where r.subscription_name = w.subscription and r.bucket = w.bucket
+    ),
+    exists (
+        select 1 from keiro.keiro_subscription_shards s
+        where s.subscription_name = w.subscription and s.bucket = w.bucket
+            and s.owner_worker_id = w.worker and s.shard_count = w.shards
+    ),
+    (select count(*) from told)
+from want w

@@ -1,0 +1,25 @@
+-- Marks workers gone whose session has ended and not come back: its lock is still
+-- free, and they have not beaten since they were suspected. A server that has
+-- just started proves nothing: all sessions ended. Tells the others.
+with free as (
+    select pg_try_advisory_xact_lock_shared($1)
+        and clock_timestamp() - pg_postmaster_start_time() > interval '3 seconds' as certain
+), marked as (
+    update suisha.workers w
+    set gone_at = clock_timestamp()
+    from free f,
+        unnest($2::text[], $3::uuid[], $4::timestamptz[]) as s (subscription, worker, heartbeat_at)
+    where f.certain
+        and w.subscription = s.subscription
+        and w.worker = s.worker
+        and w.heartbeat_at = s.heartbeat_at
+        and w.lock = $1
+        and w.gone_at is null
+    returning w.subscription, w.worker
+), told as (
+    select pg_notify('keiro_shard_rebalance', m.subscription)
+    from (select distinct subscription from marked) m
+)
+select m.worker, (select count(*) from told)
+from marked m
+order by m.worker
