@@ -42,6 +42,10 @@ suite: postgres ## Run Watermill's universal suite in full (half an hour).
 	SUISHA_SUITE=full $(GO) test $(race_flag) -count=1 -v -run '^TestPubSub' -timeout 60m ./shardpub/
 	SUISHA_SUITE=full $(GO) test -count=1 -v -run '^TestPubSubReconnect$$' -timeout 60m ./shardpub/
 
+.PHONY: pooler
+pooler: postgres ## Run the tests that need PgBouncer.
+	$(GO) test $(race_flag) -count=1 -tags pgbouncer -run Pooler ./shardpub/
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI_VERSION) ## Run golangci-lint; the first run builds it (minutes).
 	$(BIN)/golangci-lint run ./...

@@ -18,7 +18,7 @@ func (k *Keeper) open(ctx context.Context, buckets []int, wanted []Wanted, trust
 	for _, w := range wanted {
 		switch w.Expected {
 		case uuid.Nil:
-			from[w.Bucket] = "free"
+			from[w.Bucket] = "join"
 		case k.cfg.Identity.Worker:
 			from[w.Bucket] = "resumed"
 		default:

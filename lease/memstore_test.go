@@ -117,7 +117,12 @@ func (l *line) Join(ctx context.Context, p lease.Presence) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	m.workers[p.Identity.Worker] = &memWorker{weight: p.Weight, lock: p.Lock, heartbeat: now, expires: now.Add(p.TTL)}
+	w := m.workers[p.Identity.Worker]
+	if w == nil {
+		w = &memWorker{}
+		m.workers[p.Identity.Worker] = w
+	}
+	w.weight, w.lock, w.gone, w.heartbeat, w.expires = p.Weight, p.Lock, false, now, now.Add(p.TTL)
 	m.notify()
 	return nil
 }
@@ -131,7 +136,7 @@ func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 	defer m.mu.Unlock()
 	m.beats++
 	now := time.Now()
-	var s lease.Snapshot
+	s := m.snapshot(now)
 	if w := m.workers[b.Worker]; w != nil {
 		s.Joined = true
 		w.heartbeat, w.expires = now, now.Add(b.TTL)
@@ -143,6 +148,13 @@ func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 			s.Renewed = append(s.Renewed, bucket)
 		}
 	}
+	return s, nil
+}
+
+// snapshot is what a beat reads: as it was before what the beat itself changes.
+// The caller holds mu.
+func (m *table) snapshot(now time.Time) lease.Snapshot {
+	var s lease.Snapshot
 	for id, w := range m.workers {
 		s.Workers = append(s.Workers, lease.Worker{
 			ID: id, Weight: w.weight, Leaving: w.leaving, Lock: w.lock, Gone: w.gone, Giving: w.giving,
@@ -157,7 +169,7 @@ func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 		}
 		s.Rows = append(s.Rows, row)
 	}
-	return s, nil
+	return s
 }
 
 func (l *line) Give(ctx context.Context, g lease.Giving) error {

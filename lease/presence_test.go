@@ -155,12 +155,19 @@ func TestOwnershipIsLogged(t *testing.T) {
 	expire(t, pool)
 	claim(t, s, 1, b, from(a, 0)...)
 	claim(t, s, 1, b, from(b, 0)...)
+	if _, err := s.Release(t.Context(), lease.Release{Subscription: name, Shards: 1, Worker: b, Buckets: []int{0}}); err != nil {
+		t.Fatal(err)
+	}
+	claim(t, s, 1, a, free(0)...)
+	if _, err := lease.Relinquish(t.Context(), pool, name, a, false); err != nil {
+		t.Fatal(err)
+	}
 	got, err := pool.Query(t.Context(), `select reason from suisha.ownership_log order by id`)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reasons, err := pgx.CollectRows(got, pgx.RowTo[string])
-	if err != nil || !slices.Equal(reasons, []string{"free", "expired", "resumed"}) {
+	if err != nil || !slices.Equal(reasons, []string{"join", "expired", "resumed", "unused", "join", "operator"}) {
 		t.Errorf("logged %v, %v", reasons, err)
 	}
 }

@@ -15,8 +15,8 @@ type EventKind string
 const (
 	// Joined: the worker's presence is written.
 	Joined EventKind = "joined"
-	// Claimed: a bucket is owned. The reason says how it was found: "free",
-	// "expired", or "resumed" (its own already).
+	// Claimed: a bucket is owned. The reason says how it was found: "join" (it was
+	// nobody's), "expired", "gone" (its owner is marked), or "resumed" (its own already).
 	Claimed EventKind = "claimed"
 	// Draining: a bucket is on its way out.
 	Draining EventKind = "draining"

@@ -220,7 +220,7 @@ func (w *Watch) disarm() {
 type suspect struct {
 	subscription string
 	worker       uuid.UUID
-	heartbeat    time.Time
+	heartbeat    int64
 }
 
 // mark waits for the session to come back, and marks its workers if neither it
@@ -239,12 +239,12 @@ func (w *Watch) mark(ctx context.Context, conn *pgx.Conn, lock int64) error {
 	}
 	var (
 		subscriptions []string
-		workers       []uuid.UUID
-		heartbeats    []time.Time
+		workers       []string // text: every exec mode can send it
+		heartbeats    []int64
 	)
 	for _, s := range suspects {
 		subscriptions = append(subscriptions, s.subscription)
-		workers = append(workers, s.worker)
+		workers = append(workers, s.worker.String())
 		heartbeats = append(heartbeats, s.heartbeat)
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchTime)

@@ -106,9 +106,9 @@ func isGone(t *testing.T, pool *pgxpool.Pool, worker uuid.UUID) (gone bool) {
 // watched waits until somebody waits for the lock.
 func watched(t *testing.T, pool *pgxpool.Pool, lock int64) {
 	t.Helper()
-	eventually(t, "somebody waits for the session", func() bool {
+	eventually(t, "somebody waits for the session, on a server that has not just started", func() bool {
 		var waits bool
-		err := pool.QueryRow(t.Context(), `select exists (select from pg_locks where locktype = 'advisory' and not granted
+		err := pool.QueryRow(t.Context(), `select clock_timestamp() - pg_postmaster_start_time() > interval '3 seconds' and exists (select from pg_locks where locktype = 'advisory' and not granted
 			and (classid::bigint << 32 | objid::bigint) = $1 and database = (select oid from pg_database where datname = current_database()))`, lock).Scan(&waits)
 		return err == nil && waits
 	})

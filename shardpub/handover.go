@@ -42,7 +42,7 @@ func (s *subscription) Drain(_ context.Context, t *lease.Tenure, r lease.Reason,
 			return err
 		}
 	}
-	err := s.node.releaser.release(b)
+	err := s.node.releaser.release(b, r)
 	if err != nil {
 		unreleased(err)
 	}

@@ -35,6 +35,7 @@ type releaser struct {
 // giving is a bucket on its way out.
 type giving struct {
 	bucket     *bucket
+	reason     string
 	since      time.Time // of the first try
 	failure    error     // of the last try
 	unanswered bool      // a try ended without an answer: it may have been done
@@ -50,9 +51,9 @@ func newReleaser(n *Node) *releaser {
 
 // release gives a bucket back with its final checkpoint, as long as its lease is
 // trusted (P-19) and not for ever: a lease that was not released runs out.
-func (r *releaser) release(b *bucket) error {
+func (r *releaser) release(b *bucket, why lease.Reason) error {
 	r.node.flusher.forget(b)
-	g := &giving{bucket: b, done: make(chan error, 1)}
+	g := &giving{bucket: b, reason: logged(why), done: make(chan error, 1)}
 	r.enqueue(g)
 	select {
 	case err := <-g.done:
@@ -60,6 +61,14 @@ func (r *releaser) release(b *bucket) error {
 	case <-r.ended:
 		return lease.ErrLost
 	}
+}
+
+// logged is what suisha.ownership_log says of a release.
+func logged(why lease.Reason) string {
+	if why == lease.Rebalanced {
+		return "shed"
+	}
+	return string(why)
 }
 
 func (r *releaser) enqueue(all ...*giving) {
@@ -155,6 +164,7 @@ func (r *releaser) write(ctx context.Context, db kiroku.DB, due []*giving) (agai
 	for _, g := range due {
 		if g.bucket.trusted() {
 			rows.add(g.bucket, g.bucket.final())
+			rows.reasons = append(rows.reasons, g.reason)
 		}
 	}
 	released, mine, err := rows.release(ctx, db)

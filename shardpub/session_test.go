@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/suisha-go/suisha/internal/pgserver"
 	"github.com/suisha-go/suisha/internal/pgtest"
@@ -22,6 +23,19 @@ func (r *rig) locks() []int64 {
 const endSessionOf = `select pg_terminate_backend(pid) from pg_locks
 	where locktype = 'advisory' and granted and mode = 'ExclusiveLock' and (classid::bigint << 32 | objid::bigint) = $1
 		and database = (select oid from pg_database where datname = current_database())`
+
+// watched waits until all sessions are waited for, by a server that has not just
+// started: that marks nobody.
+func (r *rig) watched() {
+	r.t.Helper()
+	r.until("each session is watched", func() bool {
+		return ask[bool](r, `select clock_timestamp() - pg_postmaster_start_time() > interval '3 seconds' and count(distinct lock) > 1 and count(distinct lock) = (
+				select count(distinct (l.classid, l.objid)) from pg_locks l
+				where l.locktype = 'advisory' and not l.granted and l.mode = 'ShareLock'
+					and l.database = (select oid from pg_database where datname = current_database()))
+			from suisha.workers where lock is not null`)
+	})
+}
 
 // Every process has a lock that says that its session lives, and says which
 // (P-13): once a notification reached it from another connection (P-17).
@@ -88,6 +102,7 @@ func TestEndedSessionThatComesBackLosesNoBucket(t *testing.T) {
 	r.until("they share", func() bool {
 		return len(r.locks()) == 2 && ask[int](r, `select count(distinct owner_worker_id)::int from keiro.keiro_subscription_shards`) == 2
 	})
+	r.watched()
 	before := owners()
 	for _, lock := range r.locks() {
 		r.exec(endSessionOf, lock)
@@ -112,6 +127,7 @@ func TestRestartOfTheServerMarksNobody(t *testing.T) {
 	r.until("they share", func() bool {
 		return len(r.locks()) == 2 && ask[int](r, `select count(distinct owner_worker_id)::int from keiro.keiro_subscription_shards`) == 2
 	})
+	r.watched()
 	before, moved := r.locks(), len(r.said.observed(shardpub.BucketRevoked))
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -141,6 +157,7 @@ func TestBucketsOfAProcessThatDiesAreTakenWithinSeconds(t *testing.T) {
 	r.until("they share", func() bool {
 		return len(r.locks()) == 2 && ask[int](r, `select count(distinct owner_worker_id)::int from keiro.keiro_subscription_shards`) == 2
 	})
+	r.watched()
 	w.cut() // as far as the server sees, it died
 	died := time.Now()
 	r.appendRound(orders, 40)
@@ -152,4 +169,47 @@ func TestBucketsOfAProcessThatDiesAreTakenWithinSeconds(t *testing.T) {
 		t.Errorf("%d buckets were taken by the mark", n)
 	}
 	w.mend()
+}
+
+// Whatever way a pool is configured to send statements, a worker lives on it: reads,
+// checkpoints, dead letters, releases, and the watch.
+func TestWorkersLiveInEveryExecMode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			cfg := r.pool.Config()
+			cfg.ConnConfig.DefaultQueryExecMode = mode
+			w := &wire{}
+			dying, _ := r.newNode(w.over(t, cfg.Copy()), patientLease)
+			node, said := r.newNode(newPool(t, cfg))
+			once := retry(shardpub.RetryPolicy{MaxDeliveries: 1})
+			serve(r.subscribe(r.subscriber(on(dying), once, shards(4)), orders), func(*message.Message) error { return nil })
+			r.until("it owns all", func() bool { return r.owned() == 4 })
+			sub := r.subscriber(on(node), once, shards(4))
+			serve(r.subscribe(sub, orders), func(m *message.Message) error {
+				if deliveryOf(t, m).Version == 2 {
+					return errBoom
+				}
+				return nil
+			})
+			r.until("they share", func() bool { return len(sub.Status()[0].Lease.Held) == 2 })
+			r.watched()
+			w.cut()
+			r.until("the other owns all", func() bool { return len(sub.Status()[0].Lease.Held) == 4 })
+			r.appendRound(orders, 8)
+			r.appendTo("orders-3", 1)
+			r.until("all are handled", func() bool { return r.covered(4) == 9 && len(r.letters()) > 0 })
+			if err := sub.Close(); err != nil {
+				t.Error(err)
+			}
+			if errs := said.errors(); len(errs) > 0 {
+				t.Errorf("%v", errs)
+			}
+			w.mend()
+		})
+	}
 }

@@ -156,7 +156,7 @@ func (f fenced) release(worker uuid.UUID, shards int, checkpoint *int64) (releas
 		position = *checkpoint
 	}
 	err := f.pool.QueryRow(f.t.Context(), statement(f.t, "release.sql"),
-		[]string{group}, []int{1}, []uuid.UUID{worker}, []int{shards}, []int64{position}).Scan(nil, nil, nil, &released, nil, &told)
+		[]string{group}, []int{1}, []string{worker.String()}, []int{shards}, []int64{position}, []string{"shed"}).Scan(nil, nil, nil, &released, nil, &told)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -261,6 +261,9 @@ func TestReleaseWritesTheFinalCheckpointAndNotifies(t *testing.T) {
 	six := int64(6)
 	if released, _ := f.release(f.owner, 4, &six); !released || f.checkpoint(1) != 6 {
 		t.Errorf("released %v at %d", released, f.checkpoint(1))
+	}
+	if reason := ask[string](f.rig, `select reason from suisha.ownership_log order by id desc limit 1`); reason != "shed" {
+		t.Errorf("logged as %q", reason)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

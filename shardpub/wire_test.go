@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -44,7 +45,12 @@ func (c *wireConn) Write(b []byte) (int, error) {
 // pool reaches the rig's database over the wire.
 func (w *wire) pool(r *rig) *pgxpool.Pool {
 	r.t.Helper()
-	cfg := r.pool.Config()
+	return w.over(r.t, r.pool.Config())
+}
+
+// over makes a pool whose connections go over the wire.
+func (w *wire) over(t *testing.T, cfg *pgxpool.Config) *pgxpool.Pool {
+	t.Helper()
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		w.mu.Lock()
@@ -62,9 +68,9 @@ func (w *wire) pool(r *rig) *pgxpool.Pool {
 	}
 	p, err := pgxpool.NewWithConfig(context.Background(), cfg)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
-	r.t.Cleanup(p.Close)
+	t.Cleanup(p.Close)
 	return p
 }
 

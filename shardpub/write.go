@@ -21,9 +21,10 @@ type bucketKey struct {
 type bucketRows struct {
 	subscriptions []string
 	buckets       []int32
-	workers       []uuid.UUID
+	workers       []string // text: every exec mode can send it
 	shards        []int32
 	positions     []int64
+	reasons       []string // of a release
 	byKey         map[bucketKey]*bucket
 }
 
@@ -43,7 +44,7 @@ func unsavedOf(buckets []*bucket) *bucketRows {
 func (r *bucketRows) add(b *bucket, p kiroku.Position) {
 	r.subscriptions = append(r.subscriptions, b.sub.name)
 	r.buckets = append(r.buckets, int32(b.number)) //nolint:gosec // at most maxShards
-	r.workers = append(r.workers, b.sub.worker)
+	r.workers = append(r.workers, b.sub.worker.String())
 	r.shards = append(r.shards, int32(b.sub.cfg.Shards)) //nolint:gosec // at most maxShards
 	r.positions = append(r.positions, int64(p))
 	r.byKey[bucketKey{b.sub.name, b.number, b.sub.worker}] = b
@@ -92,7 +93,7 @@ func (r *bucketRows) release(ctx context.Context, db kiroku.DB) (released, mine 
 	if len(r.buckets) == 0 {
 		return released, mine, nil
 	}
-	rows, err := db.Query(ctx, releaseSQL, r.args()...)
+	rows, err := db.Query(ctx, releaseSQL, append(r.args(), r.reasons)...)
 	if err != nil {
 		return nil, nil, err
 	}

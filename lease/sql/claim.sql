@@ -44,7 +44,7 @@ with wanted as (
     insert into suisha.ownership_log (subscription, bucket, from_worker, to_worker, reason, at)
     select @subscription::text, c.bucket, c.previous, @worker::uuid,
         case
-            when c.previous is null then 'free'
+            when c.previous is null then 'join'
             when c.previous = @worker::uuid then 'resumed'
             when c.expired then 'expired'
             else 'gone'

@@ -1,5 +1,6 @@
 -- Writes the worker's presence and tells the others. On the way out go the
--- presence of the long dead and the old end of the log.
+-- presence of the long dead and the old end of the log: what is older than a week,
+-- and more than 10,000 entries.
 with me as (
     insert into suisha.workers as w (
         subscription, worker, host, pid, version, session, lock, weight, labels,
@@ -32,12 +33,15 @@ with me as (
 ), trimmed as (
     delete from suisha.ownership_log l
     where l.subscription = @subscription::text
-      and l.id <= (
-          select o.id
-          from suisha.ownership_log o
-          where o.subscription = @subscription::text
-          order by o.id desc
-          offset 10000 limit 1
+      and (
+          l.at < clock_timestamp() - interval '7 days'
+          or l.id <= (
+              select o.id
+              from suisha.ownership_log o
+              where o.subscription = @subscription::text
+              order by o.id desc
+              offset 10000 limit 1
+          )
       )
 )
 select pg_notify('keiro_shard_rebalance', @subscription::text) from me

@@ -19,6 +19,11 @@ with mine as (
       and s.bucket = m.bucket
       and s.owner_worker_id = @worker::uuid
     returning s.bucket
+), logged as (
+    insert into suisha.ownership_log (subscription, bucket, from_worker, reason, at)
+    select @subscription::text, f.bucket, @worker::uuid, 'unused', clock_timestamp()
+    from freed f
+    order by f.bucket
 ), told as (
     select pg_notify('keiro_shard_rebalance', @subscription::text)
     where exists (select from freed)

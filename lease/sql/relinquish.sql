@@ -14,6 +14,11 @@ with locked as (
     from locked l
     where s.subscription_name = @subscription::text and s.bucket = l.bucket
     returning s.bucket
+), logged as (
+    insert into suisha.ownership_log (subscription, bucket, from_worker, reason, at)
+    select @subscription::text, f.bucket, @worker::uuid, 'operator', clock_timestamp()
+    from freed f
+    order by f.bucket
 ), told as (
     select pg_notify('keiro_shard_rebalance', @subscription::text)
     where exists (select from freed)

@@ -8,11 +8,11 @@ with free as (
     update suisha.workers w
     set gone_at = clock_timestamp()
     from free f,
-        unnest($2::text[], $3::uuid[], $4::timestamptz[]) as s (subscription, worker, heartbeat_at)
+        unnest($2::text[], $3::text[]::uuid[], $4::bigint[]) as s (subscription, worker, heartbeat)
     where f.certain
         and w.subscription = s.subscription
         and w.worker = s.worker
-        and w.heartbeat_at = s.heartbeat_at
+        and (extract(epoch from w.heartbeat_at) * 1000000)::bigint = s.heartbeat
         and w.lock = $1
         and w.gone_at is null
     returning w.subscription, w.worker

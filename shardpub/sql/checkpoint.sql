@@ -5,7 +5,7 @@
 -- lease row still names this worker.
 with want as (
     select w.subscription, w.bucket, w.worker, w.shards, w.position
-    from unnest($1::text[], $2::integer[], $3::uuid[], $4::integer[], $5::bigint[])
+    from unnest($1::text[], $2::integer[], $3::text[]::uuid[], $4::integer[], $5::bigint[])
         as w (subscription, bucket, worker, shards, position)
 ), fence as (
     select w.subscription, w.bucket, w.position

@@ -5,9 +5,9 @@
 -- holds up no other. One row comes back per bucket: released, or else whether the
 -- lease row still names the worker.
 with want as (
-    select w.subscription, w.bucket, w.worker, w.shards, w.position
-    from unnest($1::text[], $2::integer[], $3::uuid[], $4::integer[], $5::bigint[])
-        as w (subscription, bucket, worker, shards, position)
+    select w.subscription, w.bucket, w.worker, w.shards, w.position, w.reason
+    from unnest($1::text[], $2::integer[], $3::text[]::uuid[], $4::integer[], $5::bigint[], $6::text[])
+        as w (subscription, bucket, worker, shards, position, reason)
 ), mine as (
     select w.subscription, w.bucket, w.position
     from want w
@@ -55,6 +55,12 @@ with want as (
     ) as ready
     where s.subscription_name = ready.subscription and s.bucket = ready.bucket
     returning s.subscription_name, s.bucket
+), logged as (
+    insert into suisha.ownership_log (subscription, bucket, from_worker, reason, at)
+    select w.subscription, w.bucket, w.worker, w.reason, clock_timestamp()
+    from released r
+    join want w on w.subscription = r.subscription_name and w.bucket = r.bucket
+    order by w.subscription, w.bucket
 ), told as (
     select pg_notify('keiro_shard_rebalance', r.subscription_name)
     from (select distinct subscription_name from released) r
