@@ -1,9 +1,14 @@
 package lease
 
-import "time"
+import (
+	"time"
+
+	"github.com/suisha-go/suisha/internal/clock"
+)
 
 const (
-	wakeSpacing  = 250 * time.Millisecond // between two beats that somebody woke
+	wakesAtMost  = 4                     // beats a second that somebody woke
+	wakeGap      = 20 * time.Millisecond // between two of them
 	failedCeil   = time.Second
 	settleDelay  = settleTime + 20*time.Millisecond
 	retryFloor   = 50 * time.Millisecond
@@ -46,8 +51,27 @@ func nextPass(renew time.Duration, o outlook) time.Duration {
 	return next
 }
 
-// spaced is how long a wake has to wait, so long after the last pass began.
-func spaced(since time.Duration) time.Duration { return max(wakeSpacing-since, 0) }
+// began remembers when the last passes began, the oldest first.
+type began [wakesAtMost]time.Time
+
+func (b *began) pass(now time.Time) {
+	copy(b[:], b[1:])
+	b[wakesAtMost-1] = now
+}
+
+// spaced is how long a wake has to wait: until a beat more is not one too many for
+// a second, and a moment for other wakes like it. A few in a row go at once: a
+// bucket that moves needs two.
+func (b *began) spaced(now time.Time) time.Duration {
+	wait := time.Duration(0)
+	if first := b[0]; !first.IsZero() {
+		wait = time.Second - clock.Elapsed(first, now)
+	}
+	if last := b[wakesAtMost-1]; !last.IsZero() {
+		wait = max(wait, wakeGap-clock.Elapsed(last, now))
+	}
+	return max(wait, 0)
+}
 
 func scale(d time.Duration, factor float64) time.Duration {
 	return time.Duration(float64(d) * factor)

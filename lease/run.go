@@ -46,15 +46,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // loop makes passes until ctx ends.
 func (k *Keeper) loop(ctx, base context.Context) {
+	var passes began
 	for ctx.Err() == nil {
-		began := clock.Now()
+		passes.pass(clock.Now())
 		pass, _ := k.Once(base) // reported already
-		k.pause(ctx, began, pass.Next)
+		k.pause(ctx, passes, pass.Next)
 	}
 }
 
 // pause waits for the next pass: for its time, or for a wake.
-func (k *Keeper) pause(ctx context.Context, began time.Time, next time.Duration) {
+func (k *Keeper) pause(ctx context.Context, passes began, next time.Duration) {
 	timer := time.NewTimer(next)
 	defer timer.Stop()
 	select {
@@ -64,7 +65,7 @@ func (k *Keeper) pause(ctx context.Context, began time.Time, next time.Duration)
 		return
 	case <-k.wake:
 	}
-	if gap := spaced(clock.Elapsed(began, clock.Now())); gap < next {
+	if gap := passes.spaced(clock.Now()); gap < next {
 		timer.Reset(gap)
 	}
 	select {

@@ -93,6 +93,9 @@ func (p *process) connect(t *testing.T, pool *pgxpool.Pool) {
 	p.watch.Hold(p.lock)
 }
 
+// slow are leases that last longer than any of these tests waits.
+var slow = lease.Config{TTL: 12 * time.Second, RenewInterval: time.Second}
+
 // isGone reports whether the worker is marked.
 func isGone(t *testing.T, pool *pgxpool.Pool, worker uuid.UUID) (gone bool) {
 	t.Helper()
@@ -128,7 +131,6 @@ func (p *process) dies(t *testing.T) {
 func TestBucketsOfADeadSessionAreTakenAtOnce(t *testing.T) {
 	t.Parallel()
 	pool := database(t, 8)
-	slow := lease.Config{TTL: 12 * time.Second, RenewInterval: time.Second}
 	a := newProcess(t, pool, 11, slow, 8)
 	a.start(t)
 	b := newProcess(t, pool, 22, slow, 8)
@@ -151,9 +153,9 @@ func TestBucketsOfADeadSessionAreTakenAtOnce(t *testing.T) {
 func TestSessionThatComesBackIsNotGone(t *testing.T) {
 	t.Parallel()
 	pool := database(t, 8)
-	a := newProcess(t, pool, 11, lease.Config{}, 8)
+	a := newProcess(t, pool, 11, slow, 8)
 	a.start(t)
-	b := newProcess(t, pool, 22, lease.Config{}, 8)
+	b := newProcess(t, pool, 22, slow, 8)
 	b.start(t)
 	eventually(t, "they share", func() bool { return len(owned(t, pool, a.id)) == 4 && len(owned(t, pool, b.id)) == 4 })
 	watched(t, pool, a.lock)
