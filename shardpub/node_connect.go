@@ -14,9 +14,9 @@ import (
 
 // Waiting for the server.
 const (
-	connectTime = 5 * time.Second  // to open a connection, at most
-	pingTime    = 2 * time.Second  // to see that one that lay idle still leads somewhere
-	idleTime    = 10 * time.Second // after which one that is not needed is closed
+	connectTime = 5 * time.Second // to open a connection, at most
+	pingTime    = 2 * time.Second // to see that one that lay idle for long still leads somewhere
+	idleTime    = 7 * time.Second // after which one that is not needed is closed: more than polling takes
 	// How much later than a lease runs out the server gives up a session whose
 	// process it does not hear: a line that is broken is not a dead process.
 	keepaliveMore = 15 * time.Second
@@ -48,8 +48,9 @@ func (n *Node) closePools() {
 func (n *Node) poolConfig(conns int32) *pgxpool.Config {
 	cfg := n.user.Config()
 	cfg.MinConns, cfg.MinIdleConns, cfg.MaxConns = 0, 0, conns
-	cfg.MaxConnIdleTime, cfg.HealthCheckPeriod = idleTime, idleTime
+	cfg.MaxConnIdleTime, cfg.HealthCheckPeriod = idleTime, idleTime/3
 	cfg.PingTimeout = pingTime
+	cfg.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > idleTime }
 	boundConnect(cfg.ConnConfig)
 	cfg.AfterRelease, cfg.BeforeClose = nil, nil
 	// The caller's PrepareConn and BeforeAcquire are for the caller's connections.

@@ -18,8 +18,10 @@ type patient struct {
 	timeout time.Duration
 }
 
+// readKeys is the first statement on a connection that may have lain idle. Keys are
+// small: it is given less time than the others.
 func (p patient) readKeys(ctx context.Context, from kiroku.Position, limit int) ([]kiroku.Key, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout/3)
 	defer cancel()
 	return kiroku.ReadKeysFrom(ctx, p.db, from, limit)
 }
