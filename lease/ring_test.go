@@ -17,10 +17,13 @@ func TestEverySessionIsWatchedByOne(t *testing.T) {
 		var workers []lease.Worker
 		for _, lock := range locks {
 			for range rapid.IntRange(1, 3).Draw(t, "workers") {
-				workers = append(workers, lease.Worker{ID: uuid.New(), Lock: lock})
+				workers = append(workers, lease.Worker{ID: uuid.New(), Lock: lock, Left: 1})
 			}
 		}
-		workers = append(workers, lease.Worker{ID: uuid.New()}, lease.Worker{ID: uuid.New(), Lock: 1 << 40, Gone: true})
+		workers = append(workers, lease.Worker{ID: uuid.New(), Left: 1}, lease.Worker{ID: uuid.New(), Lock: 1 << 40, Left: 1, Gone: true})
+		for range rapid.IntRange(0, 6).Draw(t, "long dead") {
+			workers = append(workers, lease.Worker{ID: uuid.New(), Lock: rapid.Int64().Draw(t, "lock"), Left: -1})
+		}
 		watched := map[int64]int{}
 		for _, own := range locks {
 			next := lease.Successor(own, workers)

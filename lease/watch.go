@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -17,8 +18,11 @@ const (
 	awaitTime = 20 * time.Second
 	// turnTime is the same where several sessions are to be watched in turn.
 	turnTime = 500 * time.Millisecond
-	// graceTime is what a session has to come back after it ended.
-	graceTime = time.Second
+	// graceTime is what a session has to come back after it ended, and strangeTime
+	// what one has that was never seen alive from here: more than reconnecting takes
+	// after the server ended all sessions.
+	graceTime   = time.Second
+	strangeTime = 5 * time.Second
 	// watchTime bounds all other statements.
 	watchTime    = 5 * time.Second
 	watchBackoff = time.Second
@@ -117,15 +121,15 @@ func (w *Watch) Run(ctx context.Context) {
 			continue
 		}
 		if err := w.watch(ctx); err != nil && ctx.Err() == nil {
-			w.onError(err)
+			w.onError(fmt.Errorf("watch the next session: %w", err))
 			w.pause(ctx, watchBackoff)
 		}
 	}
 }
 
 // watch has one connection, until it breaks or there is nobody to watch. Whom it
-// did not see alive on this connection it does not declare dead: after a restart
-// of the server everybody's session has ended (P-16).
+// did not see alive on this connection it gives more time: after a crash of the
+// server everybody's session has ended (P-16).
 func (w *Watch) watch(ctx context.Context) error {
 	opening, cancel := context.WithTimeout(ctx, watchTime)
 	conn, err := w.connect(opening)
@@ -159,18 +163,19 @@ func (w *Watch) look(ctx context.Context, conn *pgx.Conn, lock int64, alive map[
 	if err != nil {
 		return err
 	}
+	grace := strangeTime
 	if held {
 		alive[lock] = true
 		ended, err := w.await(ctx, conn, lock, limit)
 		if err != nil || !ended {
 			return err
 		}
-	} else if !alive[lock] {
-		w.pause(ctx, graceTime) // its session comes yet, or another's view of it is old
-		return nil
+	}
+	if alive[lock] {
+		grace = graceTime
 	}
 	delete(alive, lock)
-	return w.mark(ctx, conn, lock)
+	return w.mark(ctx, conn, lock, grace)
 }
 
 func (w *Watch) held(ctx context.Context, conn *pgx.Conn, lock int64) (held bool, err error) {
@@ -191,8 +196,8 @@ func (w *Watch) await(ctx context.Context, conn *pgx.Conn, lock int64, limit tim
 	}
 	err = conn.QueryRow(wait, watchAwaitSQL, lock, limit.String()).Scan(&ended)
 	w.disarm()
-	if err != nil && wait.Err() != nil && waiting.Err() == nil && !conn.IsClosed() {
-		return false, nil // interrupted
+	if err != nil && wait.Err() != nil && !conn.IsClosed() {
+		return false, nil // interrupted, or this process stood still
 	}
 	return ended, err
 }
@@ -225,15 +230,15 @@ type suspect struct {
 
 // mark waits for the session to come back, and marks its workers if neither it
 // nor a beat of theirs does (P-14).
-func (w *Watch) mark(ctx context.Context, conn *pgx.Conn, lock int64) error {
+func (w *Watch) mark(ctx context.Context, conn *pgx.Conn, lock int64, grace time.Duration) error {
 	suspects, err := w.suspects(ctx, conn, lock)
-	if err != nil || len(suspects) == 0 {
+	if err != nil {
 		return err
 	}
-	grace := time.NewTimer(graceTime)
-	defer grace.Stop()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
 	select {
-	case <-grace.C:
+	case <-timer.C:
 	case <-ctx.Done():
 		return nil
 	}

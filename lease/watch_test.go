@@ -277,3 +277,30 @@ func TestMarkedWorkerRenewsOnlyWithItsPresence(t *testing.T) {
 	}
 	equal(t, "renewed with it", got.Renewed, []int{0})
 }
+
+// A process that starts where one was killed, alone, takes over long before the
+// leases run out: it never saw the dead one's session, and gives it more time.
+func TestSuccessorOfALoneDeadProcessTakesOverSoon(t *testing.T) {
+	t.Parallel()
+	pool := database(t, 8)
+	long := lease.Config{TTL: 40 * time.Second, RenewInterval: time.Second}
+	exec(t, pool, `insert into suisha.workers (subscription, worker, host, pid, version, session, lock, weight, joined_at, heartbeat_at, expires_at)
+		select $1, gen_random_uuid(), 'h', 1, '', true, n, 1, now() - interval '1 hour', now() - interval '10 minutes', now() - interval '9 minutes'
+		from generate_series(1, 40) n`, name)
+	a := newProcess(t, pool, 11, long, 8)
+	a.start(t)
+	eventually(t, "it owns all", func() bool { return len(owned(t, pool, a.id)) == 8 })
+	eventually(t, "the server is not young any more", func() bool {
+		var old bool
+		err := pool.QueryRow(t.Context(), `select clock_timestamp() - pg_postmaster_start_time() > interval '3 seconds'`).Scan(&old)
+		return err == nil && old
+	})
+	a.dies(t)
+	died := time.Now()
+	b := newProcess(t, pool, 22, long, 8)
+	b.start(t)
+	eventually(t, "its successor owns all", func() bool { return len(owned(t, pool, b.id)) == 8 })
+	if took := time.Since(died); took > 15*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -51,7 +51,7 @@ func (e Event) log(l watermill.LoggerAdapter) {
 	case Retried:
 		l.Debug("Event will be delivered again", fields.Add(e.which()))
 	case DeadLettered:
-		l.Error("Event became a dead letter", e.Err, fields.Add(e.which()))
+		l.Error("Event became a dead letter", e.Err, fields.Add(watermill.LogFields{"stream": e.Stream, "position": e.Position, "deliveries": e.Attempt + 1}))
 	case BackedOff:
 		l.Error("Bucket backs off: events fail one after another", e.Err, fields.Add(e.which()))
 	}
