@@ -46,6 +46,10 @@ suite: postgres ## Run Watermill's universal suite in full (half an hour).
 pooler: postgres ## Run the tests that need PgBouncer.
 	$(GO) test $(race_flag) -count=1 -tags pgbouncer -run Pooler ./shardpub/
 
+.PHONY: chaos
+chaos: postgres ## Break worker processes at random for a minute; DURATION=… SEED=… choose.
+	$(GO) run ./integration/chaos -duration $(or $(DURATION),60s) $(if $(SEED),-seed $(SEED))
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI_VERSION) ## Run golangci-lint; the first run builds it (minutes).
 	$(BIN)/golangci-lint run ./...

@@ -234,3 +234,23 @@ func TestEqualSnapshotsGiveDecisionsThatFitTogether(t *testing.T) { // P-10
 		}
 	})
 }
+
+// Weights 1, 1 and 4 share 4 buckets: the quotas are 2/3, 2/3 and 2 2/3, so
+// 1, 1, 2 is exact: every remainder is 2/3, and two of the three get one more. Of
+// equal remainders who already has one more must keep it (P-10: sticky, no more
+// moves than needed); shares looks at what is held in all, so the heaviest takes
+// the bucket of a lighter one.
+func TestEvenSharesOfUnequalWeightsStay(t *testing.T) {
+	t.Parallel()
+	m := newModel(4)
+	for n, weight := range []int{1, 1, 4} {
+		m.join(id(byte(n + 1)))
+		m.weight[id(byte(n+1))] = weight
+	}
+	m.owner[0], m.owner[1], m.owner[2], m.owner[3] = id(1), id(2), id(3), id(3)
+	for _, self := range m.live {
+		if d := lease.Plan(m.view(self)); len(d.Drain) > 0 {
+			t.Errorf("%v drains %v though the shares are exact", self[0], d.Drain)
+		}
+	}
+}

@@ -9,7 +9,7 @@ import (
 type claimant struct {
 	weight int
 	// holds is what it has already: of those with an equal claim on one bucket
-	// more, who holds more gets it.
+	// more, who holds more beyond the rest of its share gets it, and nothing moves.
 	holds int
 }
 
@@ -35,7 +35,7 @@ func shares(n int, claimants []claimant) []int {
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(
 			cmp.Compare(n*claimants[b].weight%total, n*claimants[a].weight%total),
-			cmp.Compare(claimants[b].holds, claimants[a].holds),
+			cmp.Compare(claimants[b].holds-out[b], claimants[a].holds-out[a]),
 		)
 	})
 	for _, i := range order[:left] {

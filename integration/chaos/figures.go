@@ -1,0 +1,231 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+//go:embed sql/joined.sql
+var joinedSQL string
+
+//go:embed sql/claimed.sql
+var claimedSQL string
+
+//go:embed sql/resumed.sql
+var resumedSQL string
+
+// figuresWithin bounds all figures together.
+const figuresWithin = 40 * time.Minute
+
+// cells are the figures there are.
+var cells = []struct {
+	name    string
+	loaded  bool
+	measure func(ctx context.Context, b *bench) ([]figure, error)
+}{
+	{"moves", true, measureMoves},
+	{"failover", true, measureFailover},
+	{"joins", false, measureJoins},
+	{"cold", false, measureColdStarts},
+	{"restart", true, measureRestarts},
+}
+
+// measureAll measures all figures, or those that the command line names.
+func measureAll(ctx context.Context, o options, log io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, figuresWithin)
+	defer cancel()
+	r := report{Seed: o.seed, Buckets: benchBuckets, TTL: "30s", Renew: "10s", Drained: true}
+	for _, cell := range cells {
+		if o.only != "" && !strings.Contains(","+o.only+",", ","+cell.name+",") {
+			continue
+		}
+		began := time.Now()
+		figures, err := measureOne(ctx, o, log, cell.loaded, cell.measure)
+		if err != nil {
+			r.Troubles = append(r.Troubles, fmt.Sprintf("%s: %v", cell.name, err))
+		}
+		fmt.Fprintf(os.Stdout, "%s took %.0f s\n", cell.name, time.Since(began).Seconds())
+		printFigures(os.Stdout, figures)
+		r.Figures = append(r.Figures, figures...)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return r.finish(os.Stdout, o.json)
+}
+
+func measureOne(ctx context.Context, o options, log io.Writer, loaded bool, measure func(context.Context, *bench) ([]figure, error)) ([]figure, error) {
+	b, err := newBench(ctx, o, log, loaded)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	return measure(ctx, b)
+}
+
+// measureMoves lets two workers join two others and leave again, until a thousand
+// buckets have moved.
+func measureMoves(ctx context.Context, b *bench) ([]figure, error) {
+	if _, err := b.start(ctx, 2); err != nil {
+		return nil, err
+	}
+	if err := b.even(ctx); err != nil {
+		return nil, err
+	}
+	since := time.Now()
+	for range 18 {
+		joined, err := b.start(ctx, 2)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.even(ctx); err != nil {
+			return nil, err
+		}
+		pause(ctx, time.Second)
+		var both sync.WaitGroup
+		for _, p := range joined {
+			both.Go(func() { b.fleet.stop(p) })
+		}
+		both.Wait()
+		if err := b.even(ctx); err != nil {
+			return nil, err
+		}
+		pause(ctx, time.Second)
+	}
+	return b.asked(ctx, since, moves)
+}
+
+// asked ends all that goes on and asks for figures since a time.
+func (b *bench) asked(ctx context.Context, since time.Time, question func(context.Context, *database, time.Time) ([]figure, error)) ([]figure, error) {
+	b.still()
+	if _, err := b.db.pool.Exec(ctx, prepareSQL); err != nil {
+		return nil, err
+	}
+	if err := noteKills(ctx, b.db, b.kills); err != nil {
+		return nil, err
+	}
+	return question(ctx, b.db, since)
+}
+
+// measureFailover kills one worker of three again and again.
+func measureFailover(ctx context.Context, b *bench) ([]figure, error) {
+	all, err := b.start(ctx, 3)
+	if err != nil {
+		return nil, err
+	}
+	since := time.Now()
+	for len(b.kills)*benchBuckets/3 < 230 {
+		if err := b.even(ctx); err != nil {
+			return nil, err
+		}
+		pause(ctx, 5*time.Second)
+		dies := all[0]
+		b.kills = append(b.kills, kill{dies.name, time.Now()})
+		b.fleet.kill(dies)
+		if err := b.owned(ctx); err != nil {
+			return nil, err
+		}
+		pause(ctx, 2*time.Second)
+		next, err := b.start(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all[1:], next...)
+	}
+	return b.asked(ctx, since, failovers)
+}
+
+// measureJoins lets a fourth worker join three idle ones, fifty times.
+func measureJoins(ctx context.Context, b *bench) ([]figure, error) {
+	if _, err := b.start(ctx, 3); err != nil {
+		return nil, err
+	}
+	var ms []float64
+	for range 50 {
+		if err := b.even(ctx); err != nil {
+			return nil, err
+		}
+		pause(ctx, time.Second)
+		joined, err := b.start(ctx, 1)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.even(ctx); err != nil {
+			return nil, err
+		}
+		took, err := ask[float64](ctx, b.db, joinedSQL, joined[0].name)
+		if err != nil {
+			return nil, err
+		}
+		ms = append(ms, took...)
+		b.fleet.stop(joined[0])
+	}
+	return []figure{newFigure("idle joiner owns its share", "joined to the last claim, 3 workers before", ms)}, nil
+}
+
+// measureColdStarts starts one and four workers at once where nobody is.
+func measureColdStarts(ctx context.Context, b *bench) ([]figure, error) {
+	var figures []figure
+	for _, n := range []int{1, 4} {
+		var owned, shared []float64
+		for range 20 {
+			began := time.Now()
+			if _, err := b.start(ctx, n); err != nil {
+				return figures, err
+			}
+			if err := b.owned(ctx); err != nil {
+				return figures, err
+			}
+			owned = append(owned, float64(time.Since(began).Microseconds())/1000)
+			if err := b.even(ctx); err != nil {
+				return figures, err
+			}
+			last, err := ask[time.Time](ctx, b.db, claimedSQL, began)
+			if err != nil {
+				return figures, err
+			}
+			shared = append(shared, float64(last[0].Sub(began).Microseconds())/1000)
+			b.fleet.stopAll()
+		}
+		figures = append(figures,
+			newFigure(fmt.Sprintf("cold start on %d", n), "processes started to all 64 buckets owned", owned),
+			newFigure(fmt.Sprintf("cold start on %d, exact shares", n), "processes started to the last claim", shared))
+	}
+	return figures, nil
+}
+
+// measureRestarts restarts the server under three busy workers.
+func measureRestarts(ctx context.Context, b *bench) ([]figure, error) {
+	if _, err := b.start(ctx, 3); err != nil {
+		return nil, err
+	}
+	var first, every []float64
+	for range 12 {
+		if err := b.even(ctx); err != nil {
+			return nil, err
+		}
+		pause(ctx, 5*time.Second)
+		if err := b.db.server.Restart(ctx); err != nil {
+			return nil, err
+		}
+		back := time.Now()
+		pause(ctx, 8*time.Second)
+		resumed, err := ask[float64](ctx, b.db, resumedSQL, back)
+		if err != nil || len(resumed) == 0 {
+			return nil, fmt.Errorf("nothing was handled for 8 s after a restart: %w", err)
+		}
+		first, every = append(first, resumed[0]), append(every, resumed...)
+	}
+	return []figure{
+		newFigure("server back, first call", "it answers to the first call", first),
+		newFigure("server back, each bucket", "it answers to each bucket's first call", every),
+	}, nil
+}

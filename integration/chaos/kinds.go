@@ -1,0 +1,234 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"math/rand/v2"
+	"syscall"
+	"time"
+)
+
+//go:embed sql/backend.sql
+var backendSQL string
+
+//go:embed sql/hold_lease.sql
+var holdLeaseSQL string
+
+//go:embed sql/hold_checkpoint.sql
+var holdCheckpointSQL string
+
+//go:embed sql/hold_presence.sql
+var holdPresenceSQL string
+
+// kinds are all faults there are.
+func kinds() []kind {
+	return []kind{
+		{"sigkill", classProcess, 10, sigkill},
+		{"freeze-short", classProcess, 6, func(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+			return freeze(ctx, s, rng, i, between(rng, s.o.ttl/10, s.o.ttl*8/10))
+		}},
+		{"freeze-long", classProcess, 7, func(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+			return freeze(ctx, s, rng, i, between(rng, s.o.ttl*11/10, s.o.ttl*5/2))
+		}},
+		{"stop", classPlanned, 6, stopOne},
+		{"roll", classPlanned, 2, roll},
+		{"scale", classPlanned, 2, scale},
+		{"backend", classSession, 8, func(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+			return endBackends(ctx, s, rng, i, 1)
+		}},
+		{"backends", classSession, 3, func(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+			return endBackends(ctx, s, rng, i, 1000)
+		}},
+		{"cut", classNetwork, 4, lineFault(func(p *proxy) { p.cut() }, func(*proxy) {}, 0, 1)},
+		{"down", classNetwork, 4, lineFault(func(p *proxy) { p.setRefuse(true); p.cut() }, func(p *proxy) { p.setRefuse(false) }, 3, 20)},
+		{"half-open", classNetwork, 6, lineFault((*proxy).freeze, (*proxy).thaw, 3, 25)},
+		{"strand", classNetwork, 3, lineFault((*proxy).strand, func(*proxy) {}, 0, 1)},
+		{"latency", classNetwork, 4, lineFault(func(p *proxy) { p.setDelay(100 * time.Millisecond) }, func(p *proxy) { p.setDelay(0) }, 10, 25)},
+		{"mute", classLesser, 4, lineFault(func(p *proxy) { p.setMuted(true) }, func(p *proxy) { p.setMuted(false) }, 10, 25)},
+		{"restart", classServer, 1, restart},
+		{"crash", classServer, 1, crash},
+		{"lock-lease", classLesser, 3, func(ctx context.Context, s *storm, rng *rand.Rand, _ *incident) bool {
+			return lockRow(ctx, s, holdLeaseSQL, rng.IntN(s.o.buckets))
+		}},
+		{"lock-checkpoint", classLesser, 2, func(ctx context.Context, s *storm, rng *rand.Rand, _ *incident) bool {
+			return lockRow(ctx, s, holdCheckpointSQL, rng.IntN(s.o.buckets))
+		}},
+		{"lock-presence", classLesser, 2, lockPresence},
+	}
+}
+
+// sigkill ends a process without a word; another comes later.
+func sigkill(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+	p := s.fleet.take(rng)
+	if p == nil {
+		return false
+	}
+	i.hit(p)
+	s.noteKill(p)
+	s.fleet.kill(p)
+	pause(ctx, between(rng, 0, 4*time.Second))
+	s.spawn(ctx, rng)
+	return true
+}
+
+// freeze stops a process in the middle of whatever it does.
+func freeze(ctx context.Context, s *storm, rng *rand.Rand, i *incident, d time.Duration) bool {
+	p := s.fleet.take(rng)
+	if p == nil {
+		return false
+	}
+	defer s.fleet.give(p)
+	i.hit(p)
+	p.signal(syscall.SIGSTOP)
+	defer p.signal(syscall.SIGCONT)
+	pause(ctx, d)
+	return true
+}
+
+// stopOne asks a process to leave; another comes later.
+func stopOne(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+	p := s.fleet.take(rng)
+	if p == nil {
+		return false
+	}
+	i.hit(p)
+	s.leave(p)
+	pause(ctx, between(rng, 0, 2*time.Second))
+	s.spawn(ctx, rng)
+	return true
+}
+
+func (s *storm) leave(p *process) {
+	if !s.fleet.stop(p) {
+		s.trouble("%s did not leave within 25 s of SIGTERM", p.name)
+	}
+}
+
+// roll replaces all processes, each after its successor has come.
+func roll(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+	all := s.fleet.takeAll()
+	if len(all) == 0 {
+		return false
+	}
+	i.hit(all...)
+	for n, p := range all {
+		if ctx.Err() != nil {
+			s.fleet.give(all[n:]...)
+			return true
+		}
+		s.spawn(ctx, rng)
+		pause(ctx, between(rng, 200*time.Millisecond, time.Second))
+		s.leave(p)
+	}
+	return true
+}
+
+// scale makes the fleet eight, then two, then what it was.
+func scale(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+	for len(s.fleet.live()) < 8 && ctx.Err() == nil {
+		i.hit(s.spawn(ctx, rng))
+	}
+	pause(ctx, between(rng, 2*time.Second, 4*time.Second))
+	for len(s.fleet.live()) > 2 && ctx.Err() == nil {
+		p := s.fleet.take(rng)
+		if p == nil {
+			break
+		}
+		i.hit(p)
+		s.leave(p)
+	}
+	pause(ctx, between(rng, time.Second, 2*time.Second))
+	for len(s.fleet.live()) < s.o.workers {
+		s.spawn(ctx, rng)
+	}
+	return true
+}
+
+// endBackends ends backends of a worker, whatever they are for.
+func endBackends(ctx context.Context, s *storm, rng *rand.Rand, i *incident, most int) bool {
+	p := s.fleet.take(rng)
+	if p == nil {
+		return false
+	}
+	defer s.fleet.give(p)
+	i.hit(p)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, err := s.db.pool.Exec(ctx, backendSQL, p.name, most)
+	return err == nil
+}
+
+// lineFault breaks the line of one process for some tenths of a TTL.
+func lineFault(broken, mend func(*proxy), least, most int) func(context.Context, *storm, *rand.Rand, *incident) bool {
+	return func(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+		p := s.fleet.take(rng)
+		if p == nil {
+			return false
+		}
+		defer s.fleet.give(p)
+		i.hit(p)
+		broken(p.proxy)
+		defer mend(p.proxy)
+		pause(ctx, between(rng, s.o.ttl/10*time.Duration(least), s.o.ttl/10*time.Duration(most)))
+		return true
+	}
+}
+
+// restart restarts the server as an operator would.
+func restart(ctx context.Context, s *storm, _ *rand.Rand, _ *incident) bool {
+	return s.breakServer(ctx, func(context.Context) error { return nil })
+}
+
+// crash ends the server at once and leaves it down for a while.
+func crash(ctx context.Context, s *storm, rng *rand.Rand, _ *incident) bool {
+	down := between(rng, 0, s.o.ttl*3/2)
+	return s.breakServer(ctx, func(ctx context.Context) error {
+		err := s.db.server.Kill(ctx)
+		pause(ctx, down)
+		return err
+	})
+}
+
+func (s *storm) breakServer(ctx context.Context, first func(context.Context) error) bool {
+	if !s.server.TryLock() {
+		return false
+	}
+	defer s.server.Unlock()
+	if err := first(ctx); err != nil {
+		s.trouble("cannot crash the server: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if err := s.db.server.Restart(ctx); err != nil {
+		s.trouble("the server does not come back: %v", err)
+	}
+	return true
+}
+
+// lockRow locks one row of the subscription for two seconds.
+func lockRow(ctx context.Context, s *storm, sql string, which any) bool {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	tx, err := s.db.pool.Begin(within)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = tx.Rollback(within) }()
+	if _, err := tx.Exec(within, sql, subscription, which); err != nil {
+		return false
+	}
+	pause(ctx, 2*time.Second)
+	return true
+}
+
+func lockPresence(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+	p := s.fleet.take(rng)
+	if p == nil {
+		return false
+	}
+	defer s.fleet.give(p)
+	i.hit(p)
+	return lockRow(ctx, s, holdPresenceSQL, p.name)
+}

@@ -1,0 +1,141 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/suisha-go/suisha/internal/clock"
+	"github.com/suisha-go/suisha/lease"
+	"github.com/suisha-go/suisha/router"
+	"github.com/suisha-go/suisha/shardpub"
+)
+
+//go:embed sql/call.sql
+var callSQL string
+
+// workerEnv holds the spec of a worker process.
+const workerEnv = "SUISHA_CHAOS_WORKER"
+
+// What is read, and under which name.
+const (
+	category     = "chaos"
+	subscription = "chaos"
+)
+
+// workerSpec says what a worker process does.
+type workerSpec struct {
+	Name        string
+	DSN         string
+	Buckets     int
+	Work        time.Duration
+	TTL, Renew  time.Duration
+	Shift       time.Duration // how wrong its clock is
+	Sessionless bool
+}
+
+// What a worker process exits with.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitBadSpec = 2
+	exitOrphan  = 3
+	exitStart   = 4 // it never started
+)
+
+// noteWithin is how long a handler tries to write its row.
+const noteWithin = 2 * time.Second
+
+// runWorker is the worker process. It ends on SIGTERM, or when its parent is gone.
+func runWorker(text string) int {
+	var w workerSpec
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitBadSpec
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() { // the parent holds the other end
+		_, _ = bufio.NewReader(os.Stdin).ReadByte()
+		os.Exit(exitOrphan)
+	}()
+	code, err := w.run(ctx)
+	if err != nil {
+		w.say("ends with %T: %v", err, err)
+	}
+	return code
+}
+
+func (w workerSpec) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s %s %s\n", time.Now().Format("15:04:05.000"), w.Name, fmt.Sprintf(format, args...))
+}
+
+func (w workerSpec) run(ctx context.Context) (int, error) {
+	clock.Shift(w.Shift)
+	config, err := pgxpool.ParseConfig(w.DSN)
+	if err != nil {
+		return exitBadSpec, err
+	}
+	config.MaxConns = 6
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err != nil {
+		return exitBadSpec, err
+	}
+	defer pool.Close()
+	worker, err := router.New(pool, router.Config{
+		Shards:       w.Buckets,
+		DrainTimeout: 5 * time.Second,
+		Retry:        shardpub.RetryPolicy{MaxDeliveries: shardpub.Unlimited, Delay: 200 * time.Millisecond},
+		Node: shardpub.NodeConfig{
+			Lease:          lease.Config{TTL: w.TTL, RenewInterval: w.Renew},
+			Name:           w.Name,
+			PollInterval:   time.Second,
+			DisableSession: w.Sessionless,
+			OnError:        func(_ context.Context, err error) { w.say("%T: %v", err, err) },
+		},
+	}, nil)
+	if err != nil {
+		return exitBadSpec, err
+	}
+	worker.AddConsumerHandler(subscription, category, func(msg *message.Message) error { return w.handle(msg, pool) })
+	if err := worker.Start(ctx); err != nil && ctx.Err() == nil {
+		return exitStart, err
+	}
+	if err := worker.Run(ctx); err != nil {
+		return exitFailed, err
+	}
+	return exitOK, nil
+}
+
+// handle takes its time and notes the call at its end.
+func (w workerSpec) handle(msg *message.Message, pool *pgxpool.Pool) error {
+	began := time.Now()
+	d, ok := shardpub.DeliveryFromContext(msg.Context())
+	if !ok {
+		return errors.New("no delivery in the message's context")
+	}
+	timer := time.NewTimer(w.Work/2 + rand.N(w.Work+1))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-msg.Context().Done():
+		return context.Cause(msg.Context())
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), noteWithin)
+	defer cancel()
+	_, err := pool.Exec(ctx, callSQL, w.Name, d.Worker, d.Bucket, d.Stream, d.Version, d.Position, d.Attempt, began)
+	return err
+}

@@ -1,0 +1,91 @@
+package lease_test
+
+import (
+	"flag"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/suisha-go/suisha/lease"
+)
+
+var simSchedules = flag.Int("sim.schedules", 0,
+	"how many random schedules TestSimulatedOwnership plays; 0 is 20,000, or 500 with the race detector or -short")
+
+// schedules is how many are to be played.
+func schedules() int {
+	switch {
+	case *simSchedules > 0:
+		return *simSchedules
+	case testing.Short():
+		return min(simDefault, 500)
+	default:
+		return simDefault
+	}
+}
+
+// explore plays schedules until there were so many; with -rapid.seed, those of that
+// seed.
+func explore(t *testing.T, many int, kinds []string) {
+	t.Helper()
+	seeded := flag.Lookup("rapid.seed").Value.String() != "0"
+	played, longest := 0, time.Duration(0)
+	for played < many && (!seeded || played == 0) {
+		rapid.Check(t, property(t, kinds, nil, func(_ schedule, o outcome) {
+			played++
+			longest = max(longest, o.settled)
+		}))
+	}
+	t.Logf("%d schedules; all was owned in even shares at most %v after the last fault", played, longest)
+}
+
+// property plays one schedule and tells what came of it.
+func property(t *testing.T, kinds []string, fault func(lease.Store) lease.Store, tell func(schedule, outcome)) func(*rapid.T) {
+	t.Helper()
+	return func(rt *rapid.T) {
+		s := drawSchedule(rt, kinds)
+		o := simulate(t, s, fault)
+		tell(s, o)
+		if o.violation != "" {
+			rt.Logf("%v\n%s", s, strings.Join(o.trace, "\n"))
+			rt.Fatalf("%s", o.violation)
+		}
+	}
+}
+
+// Several workers share the buckets of one subscription while whatever can go
+// wrong does: P-8 to P-15, P-18 to P-24.
+func TestSimulatedOwnership(t *testing.T) {
+	t.Parallel()
+	for _, half := range []string{"a", "b"} { // one for each processor of a small machine
+		t.Run(half, func(t *testing.T) {
+			t.Parallel()
+			explore(t, (schedules()+1)/2, mixedKinds)
+		})
+	}
+}
+
+// The local clocks go forward, by as much as loses all trust: the clock is the
+// process's, so nothing runs beside this test.
+func TestSimulatedOwnershipUnderClockSteps(t *testing.T) { //nolint:paralleltest // it moves the clock
+	explore(t, (schedules()+19)/20, clockKinds)
+}
+
+func TestSimulationIsTheSameEachTime(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := drawSchedule(rt, mixedKinds)
+		first, second := simulate(t, s, nil), simulate(t, s, nil)
+		if first.fingerprint == second.fingerprint {
+			return
+		}
+		for i := range min(len(first.trace), len(second.trace)) {
+			if first.trace[i] != second.trace[i] {
+				rt.Fatalf("%v\n%s\nor\n%s\nafter\n%s", s, first.trace[i], second.trace[i], strings.Join(first.trace[:i], "\n"))
+			}
+		}
+		rt.Fatalf("%v\nof %d or %d lines", s, len(first.trace), len(second.trace))
+	})
+}
