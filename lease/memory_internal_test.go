@@ -241,24 +241,25 @@ func TestPace(t *testing.T) { // P-7
 		t.Errorf("a failed beat is repeated after %v, later than an interval", got)
 	}
 	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
-	var passes began
-	if got := passes.spaced(at(0)); got != 0 {
+	var pace passes
+	if got := pace.spaced(at(0)); got != 0 {
 		t.Errorf("a wake before any pass waits %v", got)
 	}
-	for _, d := range []time.Duration{0, 100 * ms, 120 * ms} {
-		passes.pass(at(d))
-		if got := passes.spaced(at(d + 5*ms)); got != 15*ms {
+	for _, d := range []time.Duration{0, 20 * ms, 40 * ms} {
+		pace.began(at(d))
+		if got := pace.spaced(at(d + 5*ms)); got != 15*ms {
 			t.Errorf("a wake 5 ms after a pass waits %v", got)
 		}
-		if got := passes.spaced(at(d + 50*ms)); got != 0 {
-			t.Errorf("a wake after few passes waits %v", got)
-		}
 	}
-	passes.pass(at(200 * ms))
-	if got := passes.spaced(at(300 * ms)); got != 700*ms {
-		t.Errorf("the fifth in a second waits %v", got)
+	pace.began(at(60 * ms))
+	if got := pace.spaced(at(80 * ms)); got != 170*ms {
+		t.Errorf("the fifth waits %v", got)
 	}
-	if got := passes.spaced(at(time.Second)); got != 0 {
-		t.Errorf("a second later it waits %v", got)
+	pace.began(at(250 * ms))
+	if got := pace.spaced(at(300 * ms)); got != 200*ms {
+		t.Errorf("the sixth waits %v", got)
+	}
+	if got := pace.spaced(at(time.Hour)); got != 0 {
+		t.Errorf("an hour later it waits %v", got)
 	}
 }

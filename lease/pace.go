@@ -1,14 +1,11 @@
 package lease
 
-import (
-	"time"
-
-	"github.com/suisha-go/suisha/internal/clock"
-)
+import "time"
 
 const (
-	wakesAtMost  = 4                     // beats a second that somebody woke
-	wakeGap      = 20 * time.Millisecond // between two of them
+	wakeSpacing  = 250 * time.Millisecond // between two beats that somebody woke, in the long run
+	wakesAtOnce  = 4                      // after a quiet time
+	wakeGap      = 20 * time.Millisecond  // between two in any case
 	failedCeil   = time.Second
 	settleDelay  = settleTime + 20*time.Millisecond
 	retryFloor   = 50 * time.Millisecond
@@ -51,26 +48,26 @@ func nextPass(renew time.Duration, o outlook) time.Duration {
 	return next
 }
 
-// began remembers when the last passes began, the oldest first.
-type began [wakesAtMost]time.Time
-
-func (b *began) pass(now time.Time) {
-	copy(b[:], b[1:])
-	b[wakesAtMost-1] = now
+// passes keeps wakes apart: four a second, and a few in a row at once after a quiet
+// time, because a bucket that moves needs two.
+type passes struct {
+	last time.Time // when the latest began
+	paid time.Time // until when those that were made are paid for
 }
 
-// spaced is how long a wake has to wait: until a beat more is not one too many for
-// a second, and a moment for other wakes like it. A few in a row go at once: a
-// bucket that moves needs two.
-func (b *began) spaced(now time.Time) time.Duration {
-	wait := time.Duration(0)
-	if first := b[0]; !first.IsZero() {
-		wait = time.Second - clock.Elapsed(first, now)
+func (p *passes) began(now time.Time) {
+	if p.paid.Before(now) {
+		p.paid = now
 	}
-	if last := b[wakesAtMost-1]; !last.IsZero() {
-		wait = max(wait, wakeGap-clock.Elapsed(last, now))
+	p.last, p.paid = now, p.paid.Add(wakeSpacing)
+}
+
+// spaced is how long a wake has to wait; at least a moment, for others like it.
+func (p *passes) spaced(now time.Time) time.Duration {
+	if p.last.IsZero() {
+		return 0
 	}
-	return max(wait, 0)
+	return max(p.paid.Sub(now)-(wakesAtOnce-1)*wakeSpacing, wakeGap-now.Sub(p.last), 0)
 }
 
 func scale(d time.Duration, factor float64) time.Duration {

@@ -46,16 +46,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // loop makes passes until ctx ends.
 func (k *Keeper) loop(ctx, base context.Context) {
-	var passes began
+	var pace passes
 	for ctx.Err() == nil {
-		passes.pass(clock.Now())
+		pace.began(clock.Now())
 		pass, _ := k.Once(base) // reported already
-		k.pause(ctx, passes, pass.Next)
+		k.pause(ctx, pace, pass.Next)
 	}
 }
 
 // pause waits for the next pass: for its time, or for a wake.
-func (k *Keeper) pause(ctx context.Context, passes began, next time.Duration) {
+func (k *Keeper) pause(ctx context.Context, pace passes, next time.Duration) {
 	timer := time.NewTimer(next)
 	defer timer.Stop()
 	select {
@@ -65,7 +65,7 @@ func (k *Keeper) pause(ctx context.Context, passes began, next time.Duration) {
 		return
 	case <-k.wake:
 	}
-	if gap := passes.spaced(clock.Now()); gap < next {
+	if gap := pace.spaced(clock.Now()); gap < next {
 		timer.Reset(gap)
 	}
 	select {

@@ -19,10 +19,10 @@ const (
 	// turnTime is the same where several sessions are to be watched in turn.
 	turnTime = 500 * time.Millisecond
 	// graceTime is what a session has to come back after it ended, and strangeTime
-	// what one has that was never seen alive from here: more than reconnecting takes
-	// after the server ended all sessions.
+	// what one has that was never seen alive from here: more than it takes to find
+	// another server after one that does not answer.
 	graceTime   = time.Second
-	strangeTime = 5 * time.Second
+	strangeTime = 15 * time.Second
 	// watchTime bounds all other statements.
 	watchTime    = 5 * time.Second
 	watchBackoff = time.Second
@@ -104,6 +104,10 @@ func (w *Watch) changedLocked() {
 func (w *Watch) sessions() []int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.sessionsLocked()
+}
+
+func (w *Watch) sessionsLocked() []int64 {
 	if w.lock == 0 {
 		return nil
 	}
@@ -204,7 +208,6 @@ func (w *Watch) await(ctx context.Context, conn *pgx.Conn, lock int64, limit tim
 
 // arm has a change interrupt the wait; false when there was one already.
 func (w *Watch) arm(interrupt context.CancelFunc, lock int64) bool {
-	wanted := slices.Contains(w.sessions(), lock)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
@@ -212,7 +215,7 @@ func (w *Watch) arm(interrupt context.CancelFunc, lock int64) bool {
 	default:
 	}
 	w.interrupt = interrupt
-	return wanted
+	return slices.Contains(w.sessionsLocked(), lock)
 }
 
 func (w *Watch) disarm() {
@@ -234,6 +237,10 @@ func (w *Watch) mark(ctx context.Context, conn *pgx.Conn, lock int64, grace time
 	suspects, err := w.suspects(ctx, conn, lock)
 	if err != nil {
 		return err
+	}
+	if len(suspects) == 0 {
+		w.pause(ctx, graceTime)
+		return nil
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()

@@ -44,18 +44,28 @@ func (s *subscription) handOut(b *bucket, msg *message.Message, sent func() (sto
 // send offers the message until it is taken or the bucket stops. The check
 // before keeps a message from going out long after the stop.
 func (s *subscription) send(b *bucket, msg *message.Message) bool {
-	if !b.sessionBack() || !b.trusted() {
-		return false
+	for {
+		lost := s.node.identity.losing()
+		if !b.sessionBack() || !b.trusted() || !b.enterSend() {
+			return false
+		}
+		sent, again := s.offer(b, msg, lost)
+		if !again {
+			return sent
+		}
 	}
-	if !b.enterSend() {
-		return false
-	}
+}
+
+// offer waits for somebody to take the message. again: the session ended.
+func (s *subscription) offer(b *bucket, msg *message.Message, lost <-chan struct{}) (sent, again bool) {
 	defer s.senders.Done()
 	select {
 	case s.out <- msg:
-		return true
+		return true, false
 	case <-b.quit:
-		return false
+		return false, false
+	case <-lost:
+		return false, true
 	}
 }
 

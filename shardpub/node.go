@@ -151,7 +151,8 @@ func (n *Node) connected(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := n.history.recognize(ctx, conn); err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, n.sessionEnded)
+	number := n.sessionBegins()
+	context.AfterFunc(ctx, func() { n.sessionEnded(number) })
 	n.running.Go(func() { n.prove(ctx) })
 	n.feed.wake()
 	for _, s := range n.list() {

@@ -23,8 +23,10 @@ type identity struct {
 	mu     sync.Mutex // guards what follows
 	probe  string     // what the present connection waits to hear
 	heard  chan struct{}
-	ended  time.Time // when a session that held the lock ended
-	pooled bool      // said already that there is a pooler in between
+	number int           // of the present connection
+	ended  time.Time     // when a session that held the lock ended
+	lost   chan struct{} // closed when one does
+	pooled bool          // said already that there is a pooler in between
 }
 
 func newIdentity() *identity {
@@ -32,13 +34,15 @@ func newIdentity() *identity {
 	return &identity{
 		lock:    int64(binary.BigEndian.Uint64(id[:8]) | 1), //nolint:gosec // any number but 0
 		channel: "suisha_" + id.String(),
+		lost:    make(chan struct{}),
 	}
 }
 
 // Times of proving a session.
 const (
-	probeTime = 2 * time.Second
-	lockRetry = 500 * time.Millisecond
+	probeTime  = 2 * time.Second
+	probeAgain = time.Minute
+	lockRetry  = 500 * time.Millisecond
 )
 
 // errPooled: notifications do not reach the session.
@@ -49,80 +53,108 @@ var errPooled = errors.New("no notification reaches the session: is there a tran
 // own: a notification from another connection arrives. Behind a transaction
 // pooler the lock would be somebody else's. ctx ends with the connection (P-17).
 func (n *Node) prove(ctx context.Context) {
-	for err := n.probe(ctx); err != nil; err = n.probe(ctx) {
-		pooled := errors.Is(err, errPooled)
-		if ctx.Err() == nil && (!pooled || n.identity.firstPooled()) {
-			n.report(&SessionError{Err: err})
+	for ctx.Err() == nil {
+		err := n.probe(ctx)
+		if err == nil {
+			err = n.takeLock(ctx)
 		}
-		if ctx.Err() != nil || pooled {
+		switch {
+		case err == nil:
+			for _, s := range n.list() {
+				s.wake()
+			}
 			return
-		}
-		wait(ctx, lockRetry, nil)
-	}
-	for !n.takeLock(ctx) {
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errPooled):
+			if n.identity.firstPooled() {
+				n.report(&SessionError{Err: err})
+			}
+			wait(ctx, probeAgain, nil)
+		default:
+			if !errors.Is(err, errNotYet) {
+				n.report(&SessionError{Err: err})
+			}
+			wait(ctx, lockRetry, nil)
 		}
-		wait(ctx, lockRetry, nil)
-	}
-	for _, s := range n.list() {
-		s.wake()
 	}
 }
 
 // probe notifies the session from another connection and waits to hear of it.
 func (n *Node) probe(ctx context.Context) error {
 	token, heard := n.identity.expect()
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	asking, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	if _, err := n.pool.Exec(ctx, sessionProbeSQL, n.identity.channel, token); err != nil {
+	if _, err := n.pool.Exec(asking, sessionProbeSQL, n.identity.channel, token); err != nil {
 		return err
 	}
+	t := time.NewTimer(probeTime)
+	defer t.Stop()
 	select {
 	case <-heard:
 		return nil
 	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
 		return errPooled
 	}
 }
 
-// takeLock tries to take the lock on the session and to tell the watch.
-func (n *Node) takeLock(ctx context.Context) (got bool) {
+// errNotYet: another session of this process has the lock still.
+var errNotYet = errors.New("the session's lock is held by another session")
+
+// takeLock takes the lock on the session and tells the watch.
+func (n *Node) takeLock(ctx context.Context) error {
 	try, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	marked := true
+	var got, direct bool
 	err := n.session.Do(try, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := conn.QueryRow(ctx, sessionLockSQL, n.identity.lock).Scan(&got); err != nil || !got {
-			return err
-		}
-		// With the lock nobody marks any more; who did before is seen now.
-		return conn.QueryRow(ctx, sessionMarkedSQL, n.identity.lock).Scan(&marked)
+		return conn.QueryRow(ctx, sessionLockSQL, n.identity.lock, int64(conn.PgConn().PID())).Scan(&got, &direct)
 	})
-	if !got {
-		return false
+	switch {
+	case err != nil:
+		return err
+	case !direct:
+		return errPooled
+	case !got:
+		return errNotYet
 	}
 	n.identity.mu.Lock()
 	defer n.identity.mu.Unlock()
-	if ctx.Err() != nil {
-		return true
+	if ctx.Err() == nil {
+		n.watch.Hold(n.identity.lock)
 	}
-	n.watch.Hold(n.identity.lock)
-	if err == nil && !marked {
-		n.identity.ended = time.Time{}
-	}
-	return true
+	return nil
 }
 
-// sessionEnded has nothing handed out until it is certain that nobody took this
-// process for dead and its buckets for theirs (P-15): a new session has the lock
-// and no mark was made, or a beat on it has renewed.
-func (n *Node) sessionEnded() {
+// sessionBegins takes note of a new connection; what is still to be said of the
+// one before is said now.
+func (n *Node) sessionBegins() (number int) {
 	n.identity.mu.Lock()
 	defer n.identity.mu.Unlock()
-	if n.watch.Lock() != 0 {
-		n.identity.ended = clock.Now()
-		n.watch.Hold(0)
+	n.endedLocked()
+	n.identity.number++
+	return n.identity.number
+}
+
+// sessionEnded has nothing handed out until a beat on a new session has renewed:
+// others may take this process for dead, and its buckets for theirs (P-15).
+func (n *Node) sessionEnded(number int) {
+	n.identity.mu.Lock()
+	defer n.identity.mu.Unlock()
+	if number == n.identity.number {
+		n.endedLocked()
 	}
+}
+
+func (n *Node) endedLocked() {
+	if n.watch.Lock() == 0 {
+		return
+	}
+	n.identity.ended = clock.Now()
+	n.watch.Hold(0)
+	close(n.identity.lost)
+	n.identity.lost = make(chan struct{})
 }
 
 // sessionBack waits until the bucket is certainly still this process's, after a
@@ -155,6 +187,13 @@ func (i *identity) hears(payload string) {
 		close(i.heard)
 		i.heard = nil
 	}
+}
+
+// losing is closed when the session ends.
+func (i *identity) losing() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.lost
 }
 
 func (i *identity) endedAt() time.Time {

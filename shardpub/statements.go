@@ -17,8 +17,6 @@ var (
 	serverSQL string
 	//go:embed sql/session_lock.sql
 	sessionLockSQL string
-	//go:embed sql/session_marked.sql
-	sessionMarkedSQL string
 	//go:embed sql/session_probe.sql
 	sessionProbeSQL string
 	//go:embed sql/settings.sql

@@ -1,8 +1,8 @@
 -- Takes those of the wanted buckets that are free, the worker's own already,
 -- expired by the clock of the database while their owner is still the expected
 -- one, or of an expected owner that is marked gone and has not renewed since the
--- bucket was seen: whatever renews takes the mark away first, and changes the
--- expiry. The lock FOR UPDATE is what makes a change of owner visible to every
+-- bucket was seen, nor since the mark: whatever renews takes the mark away first,
+-- and changes the expiry. The lock FOR UPDATE is what makes a change of owner visible to every
 -- fenced statement (P-24); a locked row is skipped. A lease with an owner and no
 -- expiry is nobody's to take (S-2A).
 with wanted as (
@@ -25,7 +25,8 @@ with wanted as (
               and (extract(epoch from s.lease_expires_at) * 1000000)::bigint = w.expiry
               and exists (
                   select from suisha.workers g
-                  where g.subscription = s.subscription_name and g.worker = w.expected and g.gone_at is not null
+                  where g.subscription = s.subscription_name and g.worker = w.expected
+                    and g.gone_at > coalesce(s.heartbeat_at, '-infinity')
               )
           )
       )
