@@ -117,6 +117,18 @@ func watched(t *testing.T, pool *pgxpool.Pool, lock int64) {
 	})
 }
 
+// pair is two processes that share 8 buckets, the first of which is watched.
+func pair(t *testing.T, pool *pgxpool.Pool, cfg lease.Config) (a, b *process) {
+	t.Helper()
+	a = newProcess(t, pool, 11, cfg, 8)
+	a.start(t)
+	b = newProcess(t, pool, 22, cfg, 8)
+	b.start(t)
+	eventually(t, "they share", func() bool { return len(owned(t, pool, a.id)) == 4 && len(owned(t, pool, b.id)) == 4 })
+	watched(t, pool, a.lock)
+	return a, b
+}
+
 // dies ends the process as SIGKILL does: no word, no further beat.
 func (p *process) dies(t *testing.T) {
 	t.Helper()
@@ -131,12 +143,7 @@ func (p *process) dies(t *testing.T) {
 func TestBucketsOfADeadSessionAreTakenAtOnce(t *testing.T) {
 	t.Parallel()
 	pool := database(t, 8)
-	a := newProcess(t, pool, 11, slow, 8)
-	a.start(t)
-	b := newProcess(t, pool, 22, slow, 8)
-	b.start(t)
-	eventually(t, "they share", func() bool { return len(owned(t, pool, a.id)) == 4 && len(owned(t, pool, b.id)) == 4 })
-	watched(t, pool, a.lock)
+	a, b := pair(t, pool, slow)
 	a.dies(t)
 	died := time.Now()
 	eventually(t, "the other owns all", func() bool { return len(owned(t, pool, b.id)) == 8 })
@@ -153,12 +160,7 @@ func TestBucketsOfADeadSessionAreTakenAtOnce(t *testing.T) {
 func TestSessionThatComesBackIsNotGone(t *testing.T) {
 	t.Parallel()
 	pool := database(t, 8)
-	a := newProcess(t, pool, 11, slow, 8)
-	a.start(t)
-	b := newProcess(t, pool, 22, slow, 8)
-	b.start(t)
-	eventually(t, "they share", func() bool { return len(owned(t, pool, a.id)) == 4 && len(owned(t, pool, b.id)) == 4 })
-	watched(t, pool, a.lock)
+	a, b := pair(t, pool, slow)
 	if err := a.session.PgConn().Conn().Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,12 +179,7 @@ func TestSessionThatComesBackIsNotGone(t *testing.T) {
 func TestBeatWithinTheGraceIsNoDeath(t *testing.T) {
 	t.Parallel()
 	pool := database(t, 8)
-	a := newProcess(t, pool, 11, lease.Config{TTL: 3 * time.Second, RenewInterval: 400 * time.Millisecond}, 8)
-	a.start(t)
-	b := newProcess(t, pool, 22, lease.Config{TTL: 3 * time.Second, RenewInterval: 400 * time.Millisecond}, 8)
-	b.start(t)
-	eventually(t, "they share", func() bool { return len(owned(t, pool, a.id)) == 4 && len(owned(t, pool, b.id)) == 4 })
-	watched(t, pool, a.lock)
+	a, b := pair(t, pool, lease.Config{TTL: 3 * time.Second, RenewInterval: 400 * time.Millisecond})
 	if err := a.session.PgConn().Conn().Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestWindowPastAStuckStreamIsThePrefetchCount(t *testing.T) {
 	if taken != 10 {
 		t.Errorf("%d events went past a stuck one, want 10 in all", taken)
 	}
-	if p, _ := b.mark(); p != 0 {
+	if p := b.final(); p != 0 {
 		t.Errorf("the checkpoint is %d", p)
 	}
 }

@@ -2,16 +2,6 @@ package shardpub
 
 import "github.com/suisha-go/suisha/kiroku"
 
-// mark is the bucket's checkpoint; false before it was opened.
-func (b *bucket) mark() (kiroku.Position, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.lanes == nil {
-		return 0, false
-	}
-	return b.lanes.mark(), true
-}
-
 // reached is how far the log was read for a bucket that may still be written for.
 func (b *bucket) reached() (kiroku.Position, bool) {
 	if b.tenure.Context().Err() != nil {
@@ -30,10 +20,12 @@ const nothingRead = kiroku.Position(-1)
 
 // final is the checkpoint that goes with the release.
 func (b *bucket) final() kiroku.Position {
-	if p, ok := b.mark(); ok {
-		return p
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.lanes == nil {
+		return nothingRead
 	}
-	return nothingRead
+	return b.lanes.mark()
 }
 
 // unsaved is the checkpoint if the row does not hold it yet.
@@ -44,6 +36,12 @@ func (b *bucket) unsaved() (kiroku.Position, bool) {
 		return 0, false
 	}
 	return b.lanes.mark(), true
+}
+
+// due is the checkpoint that may be written now, if there is one.
+func (b *bucket) due() (kiroku.Position, bool) {
+	p, ok := b.unsaved()
+	return p, ok && b.trusted()
 }
 
 // give ends the writing of checkpoints beside the release.

@@ -105,10 +105,14 @@ func (f *feed) wake() {
 }
 
 // nudge has the feed look again, at room or at new buckets. It never blocks.
-func (f *feed) nudge() {
+func (f *feed) nudge() { signal(f.kick) }
+
+// signal kicks whoever waits on a channel that holds one. It never blocks: a kick
+// that waits already will see this, too (P-32).
+func signal(kick chan<- struct{}) {
 	select {
-	case f.kick <- struct{}{}:
-	default: // one is waiting; it will see this too (P-32)
+	case kick <- struct{}{}:
+	default:
 	}
 }
 

@@ -155,10 +155,14 @@ func (n *Node) connected(ctx context.Context, conn *pgx.Conn) error {
 	context.AfterFunc(ctx, func() { n.sessionEnded(number) })
 	n.running.Go(func() { n.prove(ctx) })
 	n.feed.wake()
+	n.wakeKeepers()
+	return nil
+}
+
+func (n *Node) wakeKeepers() {
 	for _, s := range n.list() {
 		s.wake()
 	}
-	return nil
 }
 
 func (n *Node) list() []*subscription {

@@ -60,9 +60,7 @@ func (n *Node) prove(ctx context.Context) {
 		}
 		switch {
 		case err == nil:
-			for _, s := range n.list() {
-				s.wake()
-			}
+			n.wakeKeepers()
 			return
 		case ctx.Err() != nil:
 			return

@@ -75,10 +75,7 @@ func (r *releaser) enqueue(all ...*giving) {
 	r.mu.Lock()
 	r.waiting = append(r.waiting, all...)
 	r.mu.Unlock()
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
+	signal(r.kick)
 }
 
 func (r *releaser) take() []*giving {

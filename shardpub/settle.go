@@ -2,6 +2,7 @@ package shardpub
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,10 +41,7 @@ func (f *flusher) mark(b *bucket) {
 	f.dirty[b] = struct{}{}
 	f.mu.Unlock()
 	if first {
-		select {
-		case f.kick <- struct{}{}:
-		default:
-		}
+		signal(f.kick)
 	}
 }
 
@@ -96,7 +94,7 @@ func (f *flusher) run(ctx context.Context) {
 func (f *flusher) flush(ctx context.Context, buckets []*bucket) error {
 	f.statement.Lock()
 	defer f.statement.Unlock()
-	if len(unsavedOf(buckets).buckets) == 0 {
+	if !slices.ContainsFunc(buckets, func(b *bucket) bool { _, due := b.due(); return due }) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)

@@ -34,7 +34,7 @@ func newBucketRows() *bucketRows { return &bucketRows{byKey: map[bucketKey]*buck
 func unsavedOf(buckets []*bucket) *bucketRows {
 	rows := newBucketRows()
 	for _, b := range buckets {
-		if p, ok := b.unsaved(); ok && b.trusted() {
+		if p, due := b.due(); due {
 			rows.add(b, p)
 		}
 	}

@@ -67,7 +67,7 @@ func New(cfg Config) *Session {
 
 // Do runs f on the connection and returns its error. Calls take turns, in
 // order; the wait for notifications is interrupted and loses none. A context
-// that ends while f runs breaks the connection, as pgx does. Without a
+// that ends while f runs cancels its statement on the server (see Watch). Without a
 // connection Do waits for one until ctx ends and then returns ErrDisconnected
 // with ctx's error; after Run has ended, ErrDisconnected at once.
 func (s *Session) Do(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
