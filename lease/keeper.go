@@ -104,7 +104,8 @@ func NewKeeper(store Store, holder Holder, cfg KeeperConfig) (*Keeper, error) {
 }
 
 // Wake asks for a pass soon: something may have changed. It never blocks. Wakes
-// are coalesced, and cause at most four passes a second.
+// are coalesced, and cause at most four passes a second, more only while others
+// are about to release what this worker is to own.
 func (k *Keeper) Wake() { signal(k.wake) }
 
 func signal(c chan struct{}) {

@@ -263,3 +263,34 @@ func TestPace(t *testing.T) { // P-7
 		t.Errorf("an hour later it waits %v", got)
 	}
 }
+
+func TestWakesOfReleasesDoNotWaitForTheirTurn(t *testing.T) { // P-7
+	t.Parallel()
+	const ms = time.Millisecond
+	at := func(d time.Duration) time.Time { return time.Unix(1000, 0).Add(d) }
+	var pace passes
+	for d := time.Duration(0); d < 10*wakeGap; d += wakeGap {
+		pace.began(at(d))
+	}
+	const last = 9 * wakeGap
+	if got := pace.spaced(at(last)); got < time.Second {
+		t.Fatalf("after ten passes a wake waits %v", got)
+	}
+	for _, test := range []struct {
+		live int
+		gap  time.Duration
+	}{{1, 20 * ms}, {4, 20 * ms}, {8, 40 * ms}, {1000, 250 * ms}} {
+		pace.learned(Pass{Awaits: true, Live: test.live})
+		if got := pace.spaced(at(last + 5*ms)); got != test.gap-5*ms {
+			t.Errorf("of %d workers one that awaits buckets waits %v, want %v", test.live, got, test.gap-5*ms)
+		}
+	}
+	before := pace
+	for d := last + wakeGap; d < last+time.Second; d += wakeGap {
+		pace.began(at(d))
+	}
+	pace.learned(Pass{})
+	if pace.paid != before.paid {
+		t.Errorf("passes for buckets on their way delay later ones by %v", pace.paid.Sub(before.paid))
+	}
+}

@@ -6,6 +6,7 @@ const (
 	wakeSpacing  = 250 * time.Millisecond // between two beats that somebody woke, in the long run
 	wakesAtOnce  = 4                      // after a quiet time
 	wakeGap      = 20 * time.Millisecond  // between two in any case
+	awaitGap     = 5 * time.Millisecond   // the same for each live worker, while buckets are on their way
 	failedCeil   = time.Second
 	settleDelay  = settleTime + 20*time.Millisecond
 	retryFloor   = 50 * time.Millisecond
@@ -49,25 +50,44 @@ func nextPass(renew time.Duration, o outlook) time.Duration {
 }
 
 // passes keeps wakes apart: four a second, and a few in a row at once after a quiet
-// time, because a bucket that moves needs two.
+// time. A worker that waits for buckets to be released is told of each by a wake of
+// its own and need not wait so long: together the workers make at most two hundred
+// such passes a second.
 type passes struct {
-	last time.Time // when the latest began
-	paid time.Time // until when those that were made are paid for
+	last   time.Time     // when the latest began
+	paid   time.Time     // until when those that were made are paid for
+	awaits time.Duration // the gap while buckets are on their way, zero when none is
 }
 
 func (p *passes) began(now time.Time) {
+	p.last = now
+	if p.awaits > 0 {
+		return
+	}
 	if p.paid.Before(now) {
 		p.paid = now
 	}
-	p.last, p.paid = now, p.paid.Add(wakeSpacing)
+	p.paid = p.paid.Add(wakeSpacing)
+}
+
+// learned takes in what the pass found.
+func (p *passes) learned(pass Pass) {
+	p.awaits = 0
+	if pass.Awaits {
+		p.awaits = min(max(wakeGap, time.Duration(pass.Live)*awaitGap), wakeSpacing)
+	}
 }
 
 // spaced is how long a wake has to wait; at least a moment, for others like it.
 func (p *passes) spaced(now time.Time) time.Duration {
-	if p.last.IsZero() {
+	switch {
+	case p.last.IsZero():
 		return 0
+	case p.awaits > 0:
+		return max(p.awaits-now.Sub(p.last), 0)
+	default:
+		return max(p.paid.Sub(now)-(wakesAtOnce-1)*wakeSpacing, wakeGap-now.Sub(p.last), 0)
 	}
-	return max(p.paid.Sub(now)-(wakesAtOnce-1)*wakeSpacing, wakeGap-now.Sub(p.last), 0)
 }
 
 func scale(d time.Duration, factor float64) time.Duration {

@@ -21,6 +21,8 @@ type Pass struct {
 	Renewed, Skipped, Lost, Claimed, Draining, Released []int
 	// Missed were to be claimed, but locked or taken.
 	Missed []int
+	// Awaits: others are about to release buckets that are this worker's share.
+	Awaits bool
 	// Next is when the next pass is due if nothing wakes the worker.
 	Next time.Duration
 }
@@ -98,7 +100,7 @@ func (k *Keeper) pass(ctx context.Context) (Pass, outlook, error) {
 		v = k.view(s, live)
 		d = Plan(v)
 	}
-	pass.Share, pass.Live = d.Share, len(v.Members)
+	pass.Share, pass.Live, pass.Awaits = d.Share, len(v.Members), d.Awaits
 	k.mu.Lock()
 	k.state.share, k.state.members = d.Share, v.Members
 	k.mu.Unlock()

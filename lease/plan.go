@@ -85,6 +85,8 @@ type Decision struct {
 	Keep    []int
 	// Settling: a drain waits until its receiver has been seen twice.
 	Settling bool
+	// Awaits: others are about to release what is dealt to this worker.
+	Awaits bool
 	// Due are the other workers that have something to claim.
 	Due []Due
 }
@@ -112,6 +114,7 @@ func Plan(v View) Decision {
 	d := Decision{Share: t.seats[me].share, Due: t.due(v.Self)}
 	t.decideOwn(me, &d)
 	t.decideClaims(me, &d)
+	d.Awaits = t.awaits(me, v.Members)
 	slices.SortFunc(d.Claim, func(a, b Wanted) int { return a.Bucket - b.Bucket })
 	slices.Sort(d.Drain)
 	slices.Sort(d.Release)
@@ -177,6 +180,16 @@ func (t *table) decideClaims(me int, d *Decision) {
 			load++
 		}
 	}
+}
+
+// awaits: some of what is dealt to me is held by others that live and will hear of
+// it.
+func (t *table) awaits(me int, members []Member) bool {
+	return slices.ContainsFunc(t.pool, func(c card) bool {
+		return c.receiver == me && c.lease.State == Leased && slices.ContainsFunc(members, func(m Member) bool {
+			return m.ID == c.lease.Owner && !m.Keiro
+		})
+	})
 }
 
 // open: whoever was dealt the bucket has had its time.

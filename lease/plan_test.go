@@ -51,6 +51,7 @@ func TestPlan(t *testing.T) {
 		release  []int
 		keep     []int
 		settling bool
+		awaits   bool
 	}{
 		{name: "a lone worker owns all (S-35)", workers: 1, owners: []byte{0, 0, 0, 0}, share: 4, claim: []int{0, 1, 2, 3}},
 		{name: "a lone worker never sheds", workers: 1, owners: []byte{1, 1, 1}, share: 3, keep: []int{0, 1, 2}},
@@ -61,6 +62,19 @@ func TestPlan(t *testing.T) {
 			name: "nothing drains toward a worker seen once", workers: 2, owners: []byte{1, 1},
 			change: func(v *lease.View) { v.Members[1].Settled = false },
 			share:  1, keep: []int{0, 1}, settling: true,
+		},
+		{
+			name: "a joiner awaits what is dealt to it", workers: 2, owners: []byte{2, 2, 0},
+			share: 1, claim: []int{2},
+		},
+		{
+			name: "and knows when it is on its way", workers: 2, owners: []byte{2, 2, 2, 2},
+			share: 2, awaits: true,
+		},
+		{
+			name: "what only keiro can give is not waited for (P-12)", workers: 2, owners: []byte{2, 2, 2, 2},
+			change: func(v *lease.View) { v.Members[1].Keiro = true },
+			share:  2,
 		},
 		{
 			name: "what a worker gives counts as given", workers: 2, owners: []byte{1, 1, 1, 1},
@@ -81,7 +95,7 @@ func TestPlan(t *testing.T) {
 		{
 			name: "one that leaves is dealt nothing and does not give its leases away", workers: 2, owners: []byte{1, 2, 0},
 			change: func(v *lease.View) { v.Members[1].Leaving = true },
-			share:  3, claim: []int{2}, keep: []int{0},
+			share:  3, claim: []int{2}, keep: []int{0}, awaits: true,
 		},
 		{
 			name: "an idle worker counts with what it holds", workers: 3, owners: []byte{1, 2, 0, 0, 0, 0},
@@ -94,7 +108,7 @@ func TestPlan(t *testing.T) {
 				// 2 holds four of six; one of them is on its way to 1.
 				v.Leases[5].Lying = 1
 			},
-			share: 3, claim: []int{0, 5},
+			share: 3, claim: []int{0, 5}, awaits: true,
 		},
 		{
 			name: "an expired lease waits until it is ripe (P-11)", workers: 1, owners: []byte{1, 9, 9},
@@ -172,6 +186,9 @@ func TestPlan(t *testing.T) {
 			equal(t, "drain", d.Drain, test.drain)
 			equal(t, "release", d.Release, test.release)
 			equal(t, "keep", d.Keep, test.keep)
+			if d.Awaits != test.awaits {
+				t.Errorf("awaits %v", d.Awaits)
+			}
 			if d.Settling != test.settling {
 				t.Errorf("settling %v", d.Settling)
 			}

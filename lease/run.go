@@ -50,6 +50,7 @@ func (k *Keeper) loop(ctx, base context.Context) {
 	for ctx.Err() == nil {
 		pace.began(clock.Now())
 		pass, _ := k.Once(base) // reported already
+		pace.learned(pass)
 		k.pause(ctx, pace, pass.Next)
 	}
 }

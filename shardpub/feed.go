@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/kiroku"
 )
 
-// Sizes of a page. Keys are small, so a page has many; events are large, so
-// they come in chunks that keep to the byte budget.
+// Times of reading.
 const (
-	minPageKeys  = 100
-	maxPageKeys  = 5000
-	minDensity   = 0.01
 	readBackoff  = 100 * time.Millisecond
 	readBackoffX = 2 * time.Second
 	minPatience  = 10 * time.Second // for one statement; more after one that took longer
@@ -37,8 +35,8 @@ type feed struct {
 	groups   *groups[*bucket]
 	parked   map[*bucket]kiroku.Position // full ones, and those in OnAssigned: how far they have read
 	anchors  anchors
-	anchored int     // how many there were after the last tidying
-	density  float64 // share of the keys that were wanted lately
+	anchored int // how many there were after the last tidying
+	density  density
 }
 
 func newFeed(n *Node) *feed {
@@ -60,6 +58,7 @@ func (f *feed) forget() {
 // run reads until ctx ends.
 func (f *feed) run(ctx context.Context) {
 	backoff := readBackoff
+	f.practise(ctx)
 	for ctx.Err() == nil {
 		worked, err := f.turn(ctx)
 		switch {
@@ -81,6 +80,20 @@ func (f *feed) run(ctx context.Context) {
 			backoff, f.patience = readBackoff, minPatience
 		}
 	}
+}
+
+// practise reads a page of nothing, so that the first bucket need not wait until the
+// server has planned the statements.
+func (f *feed) practise(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, f.patience)
+	defer cancel()
+	_ = f.node.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		db := patient{conn, f.patience}
+		_, keys := db.readKeys(ctx, math.MaxInt64, 1)
+		_, streams := db.lookupStreams(ctx, []int64{0})
+		_, events := db.readEvents(ctx, []uuid.UUID{uuid.Nil})
+		return errors.Join(keys, streams, events)
+	}) // what is wrong is found, and said, when it matters
 }
 
 // wait returns true when kicked, false after d or the end of ctx.
@@ -183,13 +196,7 @@ func (f *feed) ask() (r reading, ok bool) {
 		return reading{}, false
 	}
 	maps.Copy(f.parked, a.Parked)
-	want := 0
-	for b := range a.Sinks {
-		want += b.sub.cfg.BatchSize
-	}
-	limit := int(float64(want) / max(f.density, minDensity))
-	limit = min(max(limit, minPageKeys), maxPageKeys)
-	return reading{ask: a, routes: routesOf(a), limit: limit, dir: f.dir, at: f.anchors[a.After]}, true
+	return reading{ask: a, routes: routesOf(a), limit: f.density.limit(a), dir: f.dir, at: f.anchors[a.After]}, true
 }
 
 // apply queues a page and moves the group, in one step: whoever leaves
@@ -215,9 +222,7 @@ func (f *feed) apply(a ask[*bucket], p page) {
 	}
 	f.groups.applied(a, p.end, p.more)
 	f.anchor(p.end, p)
-	if keys := p.upTo(p.end); keys > 0 {
-		f.density = 0.7*f.density + 0.3*float64(len(p.items))/float64(keys)
-	}
+	f.density = f.density.learned(a, p)
 }
 
 // park takes a bucket that is full out of the page: it has read up to read.

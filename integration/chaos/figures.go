@@ -33,9 +33,13 @@ var cells = []struct {
 }{
 	{"moves", true, measureMoves},
 	{"failover", true, measureFailover},
+	{"lost", true, measureLost},
+	{"zombies", true, measureZombies},
 	{"joins", false, measureJoins},
 	{"cold", false, measureColdStarts},
+	{"thousand", false, measureThousand},
 	{"restart", true, measureRestarts},
+	{"steady", true, measureSteady},
 }
 
 // measureAll measures all figures, or those that the command line names.
@@ -117,6 +121,19 @@ func (b *bench) asked(ctx context.Context, since time.Time, question func(contex
 
 // measureFailover kills one worker of three again and again.
 func measureFailover(ctx context.Context, b *bench) ([]figure, error) {
+	return b.failovers(ctx, "SIGKILL", b.fleet.kill)
+}
+
+// measureLost does so with machines that vanish, of which the server hears nothing:
+// only the end of the lease tells.
+func measureLost(ctx context.Context, b *bench) ([]figure, error) {
+	b.fleet.base.TTL, b.fleet.base.Renew = shortTTL, shortTTL/3
+	return b.failovers(ctx, "machine lost, TTL 3 s", b.fleet.lose)
+}
+
+const shortTTL = 3 * time.Second
+
+func (b *bench) failovers(ctx context.Context, name string, end func(*process)) ([]figure, error) {
 	all, err := b.start(ctx, 3)
 	if err != nil {
 		return nil, err
@@ -129,7 +146,7 @@ func measureFailover(ctx context.Context, b *bench) ([]figure, error) {
 		pause(ctx, 5*time.Second)
 		dies := all[0]
 		b.kills = append(b.kills, kill{dies.name, time.Now()})
-		b.fleet.kill(dies)
+		end(dies)
 		if err := b.owned(ctx); err != nil {
 			return nil, err
 		}
@@ -140,7 +157,11 @@ func measureFailover(ctx context.Context, b *bench) ([]figure, error) {
 		}
 		all = append(all[1:], next...)
 	}
-	return b.asked(ctx, since, failovers)
+	figures, err := b.asked(ctx, since, failovers)
+	for i := range figures {
+		figures[i].Name += ", " + name
+	}
+	return figures, err
 }
 
 // measureJoins lets a fourth worker join three idle ones, fifty times.

@@ -28,6 +28,7 @@ type process struct {
 	began time.Time
 
 	// guarded by fleet.mu
+	lost   bool // its line stays open
 	busy   bool // a fault has it
 	wanted bool // its end is wanted
 }
@@ -93,11 +94,13 @@ func (f *fleet) spawn(p *process) error {
 func (f *fleet) await(p *process) {
 	_ = p.cmd.Wait()
 	p.code = p.cmd.ProcessState.ExitCode()
-	p.proxy.close()
 	f.mu.Lock()
-	wanted := p.wanted
+	wanted, lost := p.wanted, p.lost
 	p.wanted = true
 	f.mu.Unlock()
+	if !lost {
+		p.proxy.close()
+	}
 	close(p.exit)
 	if !wanted && f.died != nil {
 		f.died(p)
@@ -112,6 +115,15 @@ func (f *fleet) kill(p *process) {
 	f.want(p)
 	p.signal(syscall.SIGKILL)
 	<-p.exit
+}
+
+// lose ends a process as if its machine had gone: nobody tells the server.
+func (f *fleet) lose(p *process) {
+	p.proxy.freeze()
+	f.mu.Lock()
+	p.lost = true
+	f.mu.Unlock()
+	f.kill(p)
 }
 
 // stop asks a process to leave and waits for it; false if it had to be killed.
@@ -198,5 +210,6 @@ func (f *fleet) killAll() {
 	f.mu.Unlock()
 	for _, p := range all {
 		f.kill(p)
+		p.proxy.close()
 	}
 }

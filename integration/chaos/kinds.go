@@ -26,6 +26,7 @@ var holdPresenceSQL string
 func kinds() []kind {
 	return []kind{
 		{"sigkill", classProcess, 10, sigkill},
+		{"lost", classProcess, 3, lost},
 		{"freeze-short", classProcess, 6, func(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
 			return freeze(ctx, s, rng, i, between(rng, s.o.ttl/10, s.o.ttl*8/10))
 		}},
@@ -70,6 +71,21 @@ func sigkill(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
 	s.fleet.kill(p)
 	pause(ctx, between(rng, 0, 4*time.Second))
 	s.spawn(ctx, rng)
+	return true
+}
+
+// lost ends a process together with its line: the server hears nothing of it.
+func lost(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+	p := s.fleet.take(rng)
+	if p == nil {
+		return false
+	}
+	i.hit(p)
+	s.fleet.lose(p)
+	pause(ctx, between(rng, 0, 4*time.Second))
+	s.spawn(ctx, rng)
+	pause(ctx, 2*s.o.ttl)
+	p.proxy.close()
 	return true
 }
 

@@ -5,7 +5,7 @@
 //	go run ./integration/chaos [-duration 60s] [-seed N] [-workers 3] [-buckets 16] [-json FILE]
 //	go run ./integration/chaos -only planned             # no repeats may come of these
 //	go run ./integration/chaos -only sigkill,cut -gap 8s # faults or classes, and how often
-//	go run ./integration/chaos -figures [-only moves,failover,joins,cold,restart]
+//	go run ./integration/chaos -figures [-only moves,failover,lost,…]
 //
 // It starts a PostgreSQL of its own and worker processes, each a router.Worker
 // that reaches the server through a TCP proxy of its own. A publisher appends
@@ -24,7 +24,9 @@
 // time is one. The seed repeats the choice of the faults, not the races.
 //
 // With -figures it breaks nothing at random but measures, in at most 40 minutes,
-// how long planned moves, failovers, joins, cold starts and restarts take.
+// how long planned moves, failovers, joins, cold starts and restarts take, what
+// workers write that were frozen for longer than their leases, and what moves when
+// nothing happens.
 package main
 
 import (

@@ -43,6 +43,7 @@ type workerSpec struct {
 	Buckets     int
 	Work        time.Duration
 	TTL, Renew  time.Duration
+	Weight      int
 	Shift       time.Duration // how wrong its clock is
 	Sessionless bool
 }
@@ -100,7 +101,7 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 		DrainTimeout: 5 * time.Second,
 		Retry:        shardpub.RetryPolicy{MaxDeliveries: shardpub.Unlimited, Delay: 200 * time.Millisecond},
 		Node: shardpub.NodeConfig{
-			Lease:          lease.Config{TTL: w.TTL, RenewInterval: w.Renew},
+			Lease:          lease.Config{TTL: w.TTL, RenewInterval: w.Renew, Weight: w.Weight},
 			Name:           w.Name,
 			PollInterval:   time.Second,
 			DisableSession: w.Sessionless,

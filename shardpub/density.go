@@ -1,0 +1,38 @@
+package shardpub
+
+// Keys in a page. They are small, so a page has many; events are large, so they
+// come in chunks that keep to the byte budget (feed_events.go).
+const (
+	minPageKeys = 100
+	maxPageKeys = 5000
+)
+
+// density is the share of the keys of the log whose streams are read here, as it
+// was lately: what all buckets of the subscriptions would have wanted together.
+type density float64
+
+// minDensity keeps a long stretch without events of ours from being remembered for
+// more than a few pages.
+const minDensity = 0.001
+
+// limit is how many keys bring every bucket of a page about a batch.
+func (d density) limit(a ask[*bucket]) int {
+	keys := 0
+	for b := range a.Sinks {
+		keys = max(keys, b.sub.cfg.BatchSize*b.sub.cfg.Shards)
+	}
+	return int(min(max(float64(keys)/float64(d), minPageKeys), maxPageKeys))
+}
+
+// learned takes in a page: a bucket stands for its part of its subscription.
+func (d density) learned(a ask[*bucket], p page) density {
+	keys, part := p.upTo(p.end), 0.0
+	for b := range a.Sinks {
+		part += 1 / float64(b.sub.cfg.Shards)
+	}
+	if keys == 0 || part == 0 {
+		return d
+	}
+	now := float64(len(p.items)) / float64(keys) / part
+	return max(0.7*d+density(0.3*now), minDensity)
+}
