@@ -62,7 +62,7 @@ func useEverything(t *testing.T, pool *pgxpool.Pool) {
 	must(err)
 	events, err := kiroku.ReadEvents(ctx, pool, []uuid.UUID{keys[0].EventID})
 	must(err)
-	got := events[keys[0].EventID]
+	got := events[0]
 	if len(keys) != 3 || string(got.Data) != string(linked.Data) || string(got.Metadata) != string(linked.Metadata) ||
 		got.Type != linked.Type || got.CausationID != linked.CausationID || got.CorrelationID != linked.CorrelationID || got.RecordedAt.IsZero() {
 		t.Errorf("%d keys, %+v", len(keys), got)

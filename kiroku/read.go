@@ -88,27 +88,26 @@ func readEvents(ctx context.Context, db DB, limit int, sql string, args ...any) 
 	return out, storeError(rows.Err())
 }
 
-// ReadEvents reads events by id, in no order; ids that the store does not hold
-// are missing in the map. It fills neither Position nor StreamID nor Version:
-// the caller has them from the [Key]. It costs a few allocations per event
-// and makes the map as large as ids.
-func ReadEvents(ctx context.Context, db DB, ids []uuid.UUID) (map[uuid.UUID]RecordedEvent, error) {
+// ReadEvents reads events by id, in no order; those that the store does not hold
+// are missing. It fills neither Position nor StreamID nor Version: the caller has
+// them from the [Key].
+func ReadEvents(ctx context.Context, db DB, ids []uuid.UUID) ([]RecordedEvent, error) {
 	if len(ids) == 0 {
-		return map[uuid.UUID]RecordedEvent{}, nil
+		return nil, nil
 	}
 	rows, err := db.Query(ctx, readEventsSQL, uuidArray(ids))
 	if err != nil {
 		return nil, storeError(err)
 	}
 	defer rows.Close()
-	out := make(map[uuid.UUID]RecordedEvent, len(ids))
+	out := make([]RecordedEvent, 0, len(ids))
 	var s eventScan
 	dest := []any{&s.id, &s.eventType, &s.data, &s.metadata, &s.causation, &s.correlation, &s.recordedAt}
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
 			return nil, err
 		}
-		out[uuid.UUID(s.id.Bytes)] = s.take()
+		out = append(out, s.take())
 	}
 	return out, storeError(rows.Err())
 }

@@ -139,7 +139,7 @@ func TestKeysAndEventsReadTogetherAreTheLog(t *testing.T) {
 			t.Fatalf("%d events for %d keys, %v", len(events), len(keys), err)
 		}
 		for _, k := range keys {
-			e := events[k.EventID]
+			e := events[slices.IndexFunc(events, func(e kiroku.RecordedEvent) bool { return e.ID == k.EventID })]
 			e.Position, e.StreamID, e.Version = k.Position, k.StreamID, k.Version
 			got = append(got, e)
 			cursor = k.Position

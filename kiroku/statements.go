@@ -11,6 +11,8 @@ var (
 	headSQL string
 	//go:embed sql/read_keys.sql
 	readKeysSQL string
+	//go:embed sql/read_keys_of.sql
+	readKeysOfSQL string
 	//go:embed sql/keys_at.sql
 	keysAtSQL string
 	//go:embed sql/read_events.sql

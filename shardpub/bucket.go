@@ -18,6 +18,7 @@ type bucket struct {
 	number int
 	base   context.Context //nolint:containedctx // parent of its messages' contexts
 	cancel context.CancelCauseFunc
+	refuse func() error // why nothing may be said of a delivery any more
 
 	mu      sync.Mutex // guards what follows
 	lanes   *lanes     // nil until opened
@@ -54,6 +55,7 @@ func newBucket(s *subscription, t *lease.Tenure) *bucket {
 		quiet:  make(chan struct{}),
 	}
 	b.base, b.cancel = context.WithCancelCause(s.values)
+	b.refuse = func() error { return context.Cause(b.base) }
 	context.AfterFunc(t.Context(), func() {
 		b.cancel(context.Cause(t.Context()))
 		b.stop()

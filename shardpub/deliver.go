@@ -9,7 +9,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/suisha-go/suisha/internal/outcome"
 	"github.com/suisha-go/suisha/kiroku"
 )
 
@@ -71,13 +70,15 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	if err != nil {
 		return judgeInvalid(err, r.attempt), true, true
 	}
-	slot := outcome.NewSlot(func() error { return context.Cause(b.base) })
-	d := b.delivery(e, r.attempt)
-	ctx, cancel := messageContext(b.base, d, slot)
+	// It ends when the delivery is settled, at the drain deadline, or when the bucket
+	// is lost, but never with the Subscribe context, whose values it has.
+	ctx, cancel := context.WithCancelCause(b.base)
 	defer cancel(nil)
-	setDeliveryMetadata(msg, d)
+	h := &handing{Context: ctx, delivery: b.delivery(e, r.attempt)}
+	h.slot.RefuseBy(b.refuse)
+	setDeliveryMetadata(msg, &h.delivery, b.sub.workerText)
 	r.delay.set(msg)
-	msg.SetContext(ctx)
+	msg.SetContext(h)
 	acked, ok := b.sub.handOut(b, msg, func() (stop func() bool) {
 		b.sent(e)
 		return endAfter(b.sub.cfg.HandlerTimeout, cancel)
@@ -85,7 +86,7 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	if !ok || !b.trusted() {
 		return verdict{}, false, false
 	}
-	o := slot.Freeze()
+	o := h.slot.Freeze()
 	if !acked && b.base.Err() != nil {
 		return verdict{}, false, false
 	}
@@ -122,13 +123,13 @@ func (b *bucket) message(e *entry) (msg *message.Message, err error) {
 // ends them, and a policy may ask for no delay.
 const outageDelay = 250 * time.Millisecond
 
-func (b *bucket) delivery(e *entry, attempt int) *Delivery {
+func (b *bucket) delivery(e *entry, attempt int) Delivery {
 	b.mu.Lock()
 	if f := b.out[e]; f != nil {
 		f.attempt = attempt
 	}
 	b.mu.Unlock()
-	return &Delivery{
+	return Delivery{
 		Subscription: b.sub.name,
 		Category:     b.sub.topic,
 		Stream:       e.stream,

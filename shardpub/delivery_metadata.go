@@ -8,19 +8,28 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// setDeliveryMetadata writes the delivery into the message's metadata.
-func setDeliveryMetadata(m *message.Message, d *Delivery) {
+// setDeliveryMetadata writes the delivery into the message's metadata; worker is the
+// text of its Worker. What differs from event to event is cut from one text.
+func setDeliveryMetadata(m *message.Message, d *Delivery, worker string) {
+	var room [128]byte
+	text := append(room[:0], d.EventID.String()...)
+	id := len(text)
+	text = strconv.AppendInt(text, d.Position, 10)
+	position := len(text)
+	text = strconv.AppendInt(text, d.Version, 10)
+	version := len(text)
+	all := string(d.RecordedAt.AppendFormat(text, time.RFC3339Nano))
 	m.Metadata[MetadataSubscription] = d.Subscription
 	m.Metadata[MetadataBucket] = strconv.Itoa(d.Bucket)
 	m.Metadata[MetadataShards] = strconv.Itoa(d.Shards)
 	m.Metadata[MetadataAttempt] = strconv.Itoa(d.Attempt)
-	m.Metadata[MetadataPosition] = strconv.FormatInt(d.Position, 10)
+	m.Metadata[MetadataPosition] = all[id:position]
 	m.Metadata[MetadataStream] = d.Stream
-	m.Metadata[MetadataVersion] = strconv.FormatInt(d.Version, 10)
-	m.Metadata[MetadataEventID] = d.EventID.String()
+	m.Metadata[MetadataVersion] = all[position:version]
+	m.Metadata[MetadataEventID] = all[:id]
 	m.Metadata[MetadataEventType] = d.EventType
-	m.Metadata[MetadataRecordedAt] = d.RecordedAt.Format(time.RFC3339Nano)
-	m.Metadata[MetadataWorker] = d.Worker.String()
+	m.Metadata[MetadataRecordedAt] = all[version:]
+	m.Metadata[MetadataWorker] = worker
 }
 
 // delayed is what Watermill's DelayOnError left on a message: how long its next

@@ -27,6 +27,9 @@ func (d density) limit(a ask[*bucket]) int {
 // learned takes in a page: a bucket stands for its part of its subscription.
 func (d density) learned(a ask[*bucket], p page) density {
 	keys, part := p.upTo(p.end), 0.0
+	if p.sparse {
+		keys = int(p.end - a.After) // about as many as there are places
+	}
 	for b := range a.Sinks {
 		part += 1 / float64(b.sub.cfg.Shards)
 	}

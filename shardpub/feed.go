@@ -37,6 +37,7 @@ type feed struct {
 	anchors  anchors
 	anchored int // how many there were after the last tidying
 	density  density
+	sparse   sparse
 }
 
 func newFeed(n *Node) *feed {
@@ -157,26 +158,26 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	a := r.ask
 	p, err := f.readPage(ctx, r)
 	if err != nil {
 		f.mu.Lock()
-		f.groups.failed(a)
+		f.groups.failed(r.ask)
 		f.mu.Unlock()
-		return false, &ReadError{After: a.After, Err: err}
+		return false, &ReadError{After: r.ask.After, Err: err}
 	}
 	f.node.last.good()
-	f.apply(a, p)
+	f.apply(r, p)
 	return true, nil
 }
 
 // reading is a page to be read, with what is known of its log.
 type reading struct {
-	ask    ask[*bucket]
-	routes []route
-	limit  int
-	dir    *directory
-	at     uuid.UUID // what stands at the cursor, if that is known
+	ask        ask[*bucket]
+	routes     []route
+	categories []string // the only ones whose keys are read; empty for all keys
+	limit      int
+	dir        *directory
+	at         uuid.UUID // what stands at the cursor, if that is known
 }
 
 // ask picks the next page. Parked buckets that have room again come first.
@@ -196,12 +197,17 @@ func (f *feed) ask() (r reading, ok bool) {
 		return reading{}, false
 	}
 	maps.Copy(f.parked, a.Parked)
-	return reading{ask: a, routes: routesOf(a), limit: f.density.limit(a), dir: f.dir, at: f.anchors[a.After]}, true
+	r = reading{ask: a, routes: routesOf(a), limit: f.density.limit(a), dir: f.dir, at: f.anchors[a.After]}
+	if r.categories = f.sparse.way(f.density, r.routes); len(r.categories) > 0 {
+		r.limit = density(1).limit(a)
+	}
+	return r, true
 }
 
 // apply queues a page and moves the group, in one step: whoever leaves
 // meanwhile gets nothing of it (P-28).
-func (f *feed) apply(a ask[*bucket], p page) {
+func (f *feed) apply(r reading, p page) {
+	a := r.ask
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.groups.holds(a.group) {
@@ -223,6 +229,7 @@ func (f *feed) apply(a ask[*bucket], p page) {
 	f.groups.applied(a, p.end, p.more)
 	f.anchor(p.end, p)
 	f.density = f.density.learned(a, p)
+	f.sparse.learned(r, p)
 }
 
 // park takes a bucket that is full out of the page: it has read up to read.

@@ -64,15 +64,19 @@ func fetch(ctx context.Context, db patient, items []item) (kept int, err error) 
 	if err != nil {
 		return 0, err
 	}
+	found := make(map[uuid.UUID]int, len(events))
+	for i := range events {
+		found[events[i].ID] = i
+	}
 	for _, it := range items {
-		ev, ok := events[it.entry.event.ID]
+		i, ok := found[it.entry.event.ID]
 		if !ok {
 			if err := db.gone(ctx, it.entry.event.Position, it.entry.event.ID); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		it.entry.fill(ev)
+		it.entry.fill(&events[i])
 		items[kept] = it
 		kept++
 	}
@@ -97,9 +101,10 @@ func (p page) cut(n int) page {
 // entryOverhead is what an event costs in memory beside its bytes, roughly.
 const entryOverhead = 400
 
-func (e *entry) fill(ev kiroku.RecordedEvent) {
-	ev.Position, ev.StreamID, ev.Version = e.event.Position, e.event.StreamID, e.event.Version
-	e.event = ev
+func (e *entry) fill(ev *kiroku.RecordedEvent) {
+	position, stream, version := e.event.Position, e.event.StreamID, e.event.Version
+	e.event = *ev
+	e.event.Position, e.event.StreamID, e.event.Version = position, stream, version
 	e.size = len(ev.Data) + len(ev.Metadata) + entryOverhead
 }
 

@@ -17,6 +17,8 @@ type page struct {
 	end   kiroku.Position // every key up to here is in items, or is nobody's
 	keys  []kiroku.Key    // those that were read
 	more  bool            // the log goes on
+
+	sparse bool // keys of other categories were left out
 }
 
 // upTo counts the keys up to a position.
@@ -55,20 +57,14 @@ func (f *feed) readPage(ctx context.Context, r reading) (p page, err error) {
 	}
 	defer conn.Release()
 	db := patient{conn, f.patience}
-	a := r.ask
-	keys, err := db.readKeys(ctx, a.After, r.limit+1) // the one at the cursor, too
-	if err != nil {
+	if p, err = f.readKeys(ctx, conn.Conn(), db, r); err != nil {
 		return page{}, err
 	}
-	if keys, err = f.behind(ctx, conn.Conn(), r, keys); err != nil {
-		return page{}, err
-	}
-	p = bound(keys, a.After, a.Until, r.limit)
 	streams, err := r.dir.resolve(ctx, db, p.keys)
 	if err != nil {
 		return page{}, err
 	}
-	below := a.After
+	below := r.ask.After
 	for _, k := range p.keys {
 		s, known := streams[k.StreamID]
 		if !known {
@@ -85,6 +81,27 @@ func (f *feed) readPage(ctx context.Context, r reading) (p page, err error) {
 		below = k.Position
 	}
 	return f.readEvents(ctx, db, p)
+}
+
+// readKeys reads the keys of a page.
+func (f *feed) readKeys(ctx context.Context, conn *pgx.Conn, db patient, r reading) (page, error) {
+	a := r.ask
+	if len(r.categories) > 0 {
+		some, few, err := db.readKeysOf(ctx, r.categories, a.After, r.limit)
+		if err != nil {
+			return page{}, err
+		}
+		if few {
+			keys, err := f.behind(ctx, conn, r, some.Keys)
+			return boundSparse(keys, some, a.After, a.Until), err
+		}
+	}
+	keys, err := db.readKeys(ctx, a.After, r.limit+1) // the one at the cursor, too
+	if err != nil {
+		return page{}, err
+	}
+	keys, err = f.behind(ctx, conn, r, keys)
+	return bound(keys, a.After, a.Until, r.limit), err
 }
 
 // behind looks at the key at the cursor and returns those behind it. Another one
@@ -120,6 +137,16 @@ func bound(keys []kiroku.Key, after, until kiroku.Position, limit int) page {
 	p.keys = keys[:n]
 	if n > 0 {
 		p.end = max(p.end, keys[n-1].Position)
+	}
+	return p
+}
+
+// boundSparse is bound for keys that were read by streams.
+func boundSparse(keys []kiroku.Key, of kiroku.KeysOf, after, until kiroku.Position) page {
+	p := page{keys: keys, end: max(of.End, after), more: of.More, sparse: true}
+	if until != 0 && p.end >= until {
+		p.keys = keys[:p.upTo(until)]
+		p.end, p.more = until, true
 	}
 	return p
 }

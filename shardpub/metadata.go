@@ -118,28 +118,81 @@ func (s storedMetadata) encode() (json.RawMessage, error) {
 // decodeMetadata reads the metadata of an event, whoever wrote it. It never
 // fails: what is no string becomes one.
 func decodeMetadata(raw []byte) storedMetadata {
-	s := storedMetadata{user: message.Metadata{}}
-	if len(raw) == 0 || string(raw) == "null" {
+	s := storedMetadata{user: make(message.Metadata, metadataRoom)}
+	if len(raw) == 0 || string(raw) == "null" || s.plain(string(raw)) {
 		return s
 	}
+	return decodeAny(raw)
+}
+
+func decodeAny(raw []byte) storedMetadata {
+	s := storedMetadata{user: make(message.Metadata, metadataRoom)}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(raw, &object) != nil {
 		s.user[MetadataForeign] = string(raw)
 		return s
 	}
-	flat := make(map[string]string, len(object))
 	for key, value := range object {
-		flat[key] = flatten(value)
+		s.put(key, flatten(value))
 	}
-	addBinary(flat, object[metadataBinary])
-	s.uuid, s.ours = flat[MetadataMessageUUID]
-	s.encoding = flat[MetadataPayload]
-	for key, value := range flat {
-		if !strings.HasPrefix(key, reservedPrefix) && key != MetadataMessageUUID {
-			s.user[key] = value
+	addBinary(object[metadataBinary], s.put)
+	return s
+}
+
+// metadataRoom is for what a delivery adds and a few of the user's: as many as fit
+// sixteen places of a map.
+const metadataRoom = 14
+
+// put takes in one pair.
+func (s *storedMetadata) put(key, value string) {
+	switch {
+	case key == MetadataMessageUUID:
+		s.uuid, s.ours = value, true
+	case key == MetadataPayload:
+		s.encoding = value
+	case !strings.HasPrefix(key, reservedPrefix):
+		s.user[key] = value
+	}
+}
+
+// plain reads an object of strings without escapes, as nearly all metadata is and as
+// jsonb prints it. After anything else, of which it returns false, s is of no use.
+func (s *storedMetadata) plain(doc string) bool {
+	rest, ok := strings.CutPrefix(doc, "{")
+	if !ok {
+		return false
+	}
+	if rest == "}" {
+		return true
+	}
+	for {
+		var key, value string
+		if key, rest, ok = plainString(rest); !ok {
+			return false
+		}
+		if rest, ok = strings.CutPrefix(rest, ": "); !ok {
+			return false
+		}
+		if value, rest, ok = plainString(rest); !ok {
+			return false
+		}
+		s.put(key, value)
+		if rest == "}" {
+			return true
+		}
+		if rest, ok = strings.CutPrefix(rest, ", "); !ok {
+			return false
 		}
 	}
-	return s
+}
+
+// plainString reads a string at the beginning of text.
+func plainString(text string) (value, rest string, ok bool) {
+	if text, ok = strings.CutPrefix(text, `"`); !ok {
+		return "", "", false
+	}
+	value, rest, ok = strings.Cut(text, `"`)
+	return value, rest, ok && strings.IndexByte(value, '\\') < 0
 }
 
 // flatten makes a string of a JSON value: a string is itself, null is empty,
@@ -156,9 +209,9 @@ func flatten(value json.RawMessage) string {
 	return out.String()
 }
 
-// addBinary adds what encode kept as no text. What another writer put there
+// addBinary puts what encode kept as no text. What another writer put there
 // instead is left alone.
-func addBinary(flat map[string]string, raw json.RawMessage) {
+func addBinary(raw json.RawMessage, put func(key, value string)) {
 	var binary map[string]string
 	if json.Unmarshal(raw, &binary) != nil {
 		return
@@ -167,7 +220,7 @@ func addBinary(flat map[string]string, raw json.RawMessage) {
 		k, kerr := base64.StdEncoding.DecodeString(key)
 		v, verr := base64.StdEncoding.DecodeString(value)
 		if kerr == nil && verr == nil {
-			flat[string(k)] = string(v)
+			put(string(k), string(v))
 		}
 	}
 }

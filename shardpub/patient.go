@@ -26,13 +26,20 @@ func (p patient) readKeys(ctx context.Context, from kiroku.Position, limit int) 
 	return kiroku.ReadKeysFrom(ctx, p.db, from, limit)
 }
 
+// readKeysOf may have more to do than readKeys.
+func (p patient) readKeysOf(ctx context.Context, categories []string, after kiroku.Position, limit int) (kiroku.KeysOf, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	return kiroku.ReadKeysOf(ctx, p.db, categories, after, limit, sparseStreams)
+}
+
 func (p patient) lookupStreams(ctx context.Context, ids []int64) ([]kiroku.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	return kiroku.LookupStreams(ctx, p.db, ids)
 }
 
-func (p patient) readEvents(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]kiroku.RecordedEvent, error) {
+func (p patient) readEvents(ctx context.Context, ids []uuid.UUID) ([]kiroku.RecordedEvent, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	return kiroku.ReadEvents(ctx, p.db, ids)

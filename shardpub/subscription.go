@@ -20,13 +20,14 @@ import (
 // id, one channel, and the buckets it holds. It is the lease.Holder of its
 // keeper.
 type subscription struct {
-	node   *Node
-	cfg    *SubscriberConfig
-	name   string
-	topic  string
-	worker uuid.UUID
-	values context.Context //nolint:containedctx // the Subscribe context's values, without its end
-	keeper *lease.Keeper
+	node       *Node
+	cfg        *SubscriberConfig
+	name       string
+	topic      string
+	worker     uuid.UUID
+	workerText string
+	values     context.Context //nolint:containedctx // the Subscribe context's values, without its end
+	keeper     *lease.Keeper
 
 	out      chan *message.Message // unbuffered: a message in a buffer is nobody's
 	inFlight chan struct{}         // nil when unlimited
@@ -64,6 +65,7 @@ func newSubscription(ctx context.Context, n *Node, cfg *SubscriberConfig, topic 
 	if cfg.MaxInFlight != Unlimited {
 		s.inFlight = make(chan struct{}, cfg.MaxInFlight)
 	}
+	s.workerText = s.worker.String()
 	s.share.Store(int64(cfg.PrefetchBytes))
 	keeper, err := lease.NewKeeper(lease.NewPostgres(n.runner), s, lease.KeeperConfig{
 		Config:       n.cfg.Lease,

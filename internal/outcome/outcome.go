@@ -29,7 +29,8 @@ type Outcome struct {
 	Policy *kiroku.RetryPolicy
 }
 
-// Slot holds the outcome of one delivery. It is safe for concurrent use.
+// Slot holds the outcome of one delivery. The zero value is ready. It is safe for
+// concurrent use.
 type Slot struct {
 	mu      sync.Mutex
 	outcome Outcome
@@ -40,6 +41,10 @@ type Slot struct {
 // NewSlot makes the slot of one delivery. refuse, if not nil, returns an error
 // once the delivery was cancelled by its source: nothing is marked from then on.
 func NewSlot(refuse func() error) *Slot { return &Slot{refuse: refuse} }
+
+// RefuseBy is what NewSlot does, for a slot that is part of something. Call it
+// before anybody else knows the slot.
+func (s *Slot) RefuseBy(refuse func() error) { s.refuse = refuse }
 
 // Clear forgets the verdict of an earlier call, at the start of a call. The
 // policy stays: it belongs to the handler, not to the call.
@@ -81,6 +86,12 @@ type key struct{}
 // With puts a slot into a message's context.
 func With(ctx context.Context, s *Slot) context.Context {
 	return context.WithValue(ctx, key{}, s)
+}
+
+// IsKey tells a context of its own kind that its slot is asked for.
+func IsKey(k any) bool {
+	_, ok := k.(key)
+	return ok
 }
 
 // From finds the slot of a message; false on a message that is not ours.
