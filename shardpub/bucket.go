@@ -20,10 +20,14 @@ type bucket struct {
 	cancel context.CancelCauseFunc
 	refuse func() error // why nothing may be said of a delivery any more
 
+	pen chan struct{} // holds one while a statement writes the checkpoint
+
 	mu      sync.Mutex // guards what follows
 	lanes   *lanes     // nil until opened
 	opened  kiroku.Position
 	flushed kiroku.Position // what the checkpoint row is known to hold
+	settles uint64          // of the lanes, when they were written last
+	stored  bool            // suisha.acks may have a row of the bucket
 	refused int             // size of the event that was refused last, until there is room for it
 	running int             // goroutines in work
 	stopped bool            // no further hand-out
@@ -51,6 +55,7 @@ func newBucket(s *subscription, t *lease.Tenure) *bucket {
 		tenure: t,
 		number: t.Bucket,
 		out:    map[*entry]*flight{},
+		pen:    make(chan struct{}, 1),
 		quit:   make(chan struct{}),
 		quiet:  make(chan struct{}),
 	}
@@ -63,16 +68,16 @@ func newBucket(s *subscription, t *lease.Tenure) *bucket {
 	return b
 }
 
-// open gives the bucket its place in the log. It reports whether the bucket is
-// still wanted.
-func (b *bucket) open(at kiroku.Position) bool {
+// open gives the bucket its place in the log, and what was settled above it. It
+// reports whether the bucket is still wanted.
+func (b *bucket) open(p place) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopped {
 		return false
 	}
-	b.lanes = newLanes(b.sub.cfg.Concurrency, at)
-	b.opened, b.flushed = at, at
+	b.lanes = newLanes(b.sub.cfg.Concurrency, p.checkpoint, p.settled)
+	b.opened, b.flushed, b.stored = p.checkpoint, p.checkpoint, p.stored
 	return true
 }
 
@@ -122,16 +127,23 @@ func (b *bucket) offer(e *entry) bool {
 		return false
 	}
 	b.refused = 0
-	b.lanes.push(e)
+	if !b.lanes.push(e) {
+		b.sub.node.flusher.mark(b) // the mark may have moved
+		return true
+	}
 	b.pumpLocked()
 	return true
 }
 
-// advance records how far the log was read for this bucket.
+// advance records how far the log was read for this bucket. Its checkpoint follows
+// with the next sweep, or at once when it is far behind.
 func (b *bucket) advance(read kiroku.Position) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lanes.advance(read)
+	if b.lanes.mark()-b.flushed >= farBehind {
+		b.sub.node.flusher.mark(b)
+	}
 }
 
 // pumpLocked starts as many workers as there are lanes that may go out.
@@ -168,6 +180,7 @@ func (b *bucket) settled(e *entry) {
 	before := b.roomLocked()
 	delete(b.out, e)
 	b.lanes.settle(e)
+	b.pumpLocked() // others may have waited for the mark to move
 	after := b.roomLocked()
 	b.mu.Unlock()
 	if before.free <= 0 && after.free > 0 {

@@ -19,7 +19,7 @@ func still(t *testing.T, cfg SubscriberConfig) *bucket {
 	s := &subscription{node: n, cfg: &cfg, values: t.Context(), pageRoom: cfg.BatchSize, tenures: map[*lease.Tenure]*bucket{}}
 	s.share.Store(int64(cfg.PrefetchBytes))
 	b := newBucket(s, lease.NewTenure(context.Background(), 0, 1, lease.NewTrust(clock.Now(), time.Hour, 0)))
-	b.open(0)
+	b.open(place{})
 	b.told = true
 	b.running = cfg.Concurrency
 	return b
@@ -74,7 +74,7 @@ func TestWindowPastAStuckStreamIsThePrefetchCount(t *testing.T) {
 	if taken != 10 {
 		t.Errorf("%d events went past a stuck one, want 10 in all", taken)
 	}
-	if p := b.final(); p != 0 {
+	if p := b.progress(nil).mark; p != 0 {
 		t.Errorf("the checkpoint is %d", p)
 	}
 }

@@ -2,6 +2,14 @@ package shardpub
 
 import "github.com/suisha-go/suisha/kiroku"
 
+// progress is what a statement writes for a bucket: its checkpoint, and what is
+// settled above it (P-39).
+type progress struct {
+	mark    kiroku.Position
+	settled []byte // nil: nothing is, and no row says otherwise; empty: the row goes
+	settles uint64
+}
+
 // reached is how far the log was read for a bucket that may still be written for.
 func (b *bucket) reached() (kiroku.Position, bool) {
 	if b.tenure.Context().Err() != nil {
@@ -18,31 +26,33 @@ func (b *bucket) reached() (kiroku.Position, bool) {
 // nothingRead is what release.sql takes for no checkpoint.
 const nothingRead = kiroku.Position(-1)
 
-// final is the checkpoint that goes with the release.
-func (b *bucket) final() kiroku.Position {
+// progress is how far all is settled, or will be once e is, which is out; nil
+// means none (P-37).
+func (b *bucket) progress(e *entry) progress {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lanes == nil {
-		return nothingRead
+		return progress{mark: nothingRead}
 	}
-	return b.lanes.mark()
+	p := progress{mark: b.lanes.markWithout(e), settles: b.lanes.settles}
+	if settled := b.lanes.settledAhead(e); len(settled.at) > 0 || b.stored {
+		p.settled, b.stored = settled.encode(), true
+	}
+	return p
 }
 
-// unsaved is the checkpoint if the row does not hold it yet.
-func (b *bucket) unsaved() (kiroku.Position, bool) {
+// unsaved reports whether there is something that the rows do not hold yet.
+func (b *bucket) unsaved() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lanes == nil || b.given || b.lanes.mark() <= b.flushed {
-		return 0, false
+	if b.lanes == nil || b.given {
+		return false
 	}
-	return b.lanes.mark(), true
+	return b.lanes.mark() > b.flushed || b.lanes.settles != b.settles && b.lanes.ahead() > 0
 }
 
-// due is the checkpoint that may be written now, if there is one.
-func (b *bucket) due() (kiroku.Position, bool) {
-	p, ok := b.unsaved()
-	return p, ok && b.trusted()
-}
+// due reports whether there is something that may be written now.
+func (b *bucket) due() bool { return b.unsaved() && b.trusted() }
 
 // give ends the writing of checkpoints beside the release.
 func (b *bucket) give() {
@@ -51,14 +61,20 @@ func (b *bucket) give() {
 	b.given = true
 }
 
-func (b *bucket) saved(p kiroku.Position) {
+func (b *bucket) saved(p progress) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flushed = max(b.flushed, p)
+	b.flushed = max(b.flushed, p.mark)
+	b.settles, b.stored = p.settles, len(p.settled) > 0
 }
 
-func (b *bucket) markWithout(e *entry) kiroku.Position {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lanes.markWithout(e)
+// grasp takes the pen, if nobody has it. Of two statements at once the one that
+// was made first could be done last, and bring back an older settled set.
+func (b *bucket) grasp() bool {
+	select {
+	case b.pen <- struct{}{}:
+		return true
+	default:
+		return false
+	}
 }

@@ -80,12 +80,12 @@ type SubscriberConfig struct {
 	Shards int
 
 	// Concurrency is how many streams of one bucket may be in flight at once.
-	// Events of one stream always go one by one. Above 1, a crash repeats also
-	// what was settled above the lowest unsettled event of its bucket.
+	// Events of one stream always go one by one.
 	//
 	// Defaults to 1: a bucket is handled strictly in order, and an event that fails
 	// holds up its whole bucket until it succeeds or is given up. With more, it
-	// holds up its own stream, and others go on in the places that are left.
+	// holds up its own stream, and others go on in the places that are left, until
+	// they are PrefetchCount events ahead, or 4,096 if that is less.
 	Concurrency int
 
 	// MaxInFlight bounds the deliveries in flight per subscription and process.
@@ -112,7 +112,8 @@ type SubscriberConfig struct {
 	PrefetchBytes int
 
 	// CheckpointInterval is the time from a settled event until its checkpoint is
-	// written, together with all others. A crash repeats what was not yet written.
+	// written, together with all others of the Node, where the shortest counts; at
+	// most 20 times a second. A crash repeats what was not yet written.
 	//
 	// Defaults to 100 ms.
 	CheckpointInterval time.Duration

@@ -26,12 +26,11 @@
 //
 // At least once, in order per stream. A planned move repeats nothing for
 // handlers that return within DrainTimeout. A crash repeats what was in flight
-// and what was acked since the last checkpoint; with Concurrency above 1 also
-// what was settled above the lowest unsettled event of its bucket.
+// and what was acked since the last checkpoint.
 //
 // # Where to read on
 //
-// lanes.go, page.go and verdict.go are the decisions, without database, clock or
-// goroutine. subscription.go and holder.go are one membership, bucket.go and
+// lanes.go, acks.go, page.go and verdict.go are the decisions, without database,
+// clock or goroutine. subscription.go and holder.go are one membership, bucket.go and
 // deliver.go one bucket, feed.go reads the log, settle.go and sql/ write.
 package shardpub

@@ -2,7 +2,6 @@ package shardpub
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -36,13 +35,13 @@ func (s *subscription) open(buckets []*bucket) {
 	}
 	ready := map[*bucket]kiroku.Position{}
 	for _, b := range buckets {
-		at := p.at[b.number]
-		if at > p.head {
-			b.failed("start", &BeyondHeadError{Checkpoint: at, Head: p.head})
+		place := p.of[b.number]
+		if place.checkpoint > p.head {
+			b.failed("start", &BeyondHeadError{Checkpoint: place.checkpoint, Head: p.head})
 			continue
 		}
-		if b.open(at) {
-			ready[b] = at
+		if b.open(place) {
+			ready[b] = place.checkpoint
 		}
 	}
 	if s.cfg.OnAssigned == nil {
@@ -90,9 +89,16 @@ const resignRetry = 10 * time.Millisecond
 
 // places is where the buckets of a subscription begin.
 type places struct {
-	at     map[int]kiroku.Position
+	of     map[int]place
 	stands anchors // what stands there
 	head   kiroku.Position
+}
+
+// place is where a bucket begins.
+type place struct {
+	checkpoint kiroku.Position
+	settled    acks // above it
+	stored     bool // suisha.acks has a row
 }
 
 // places reads checkpoints and head until it succeeds or no bucket is left.
@@ -103,7 +109,7 @@ func (s *subscription) places(buckets []*bucket) (p places, ok bool) {
 			return places{}, false
 		}
 		waiting := buckets[i]
-		p, err := s.tryPlaces()
+		p, err := s.tryPlaces(buckets)
 		if err == nil {
 			s.node.last.good()
 			return p, true
@@ -113,14 +119,18 @@ func (s *subscription) places(buckets []*bucket) (p places, ok bool) {
 	}
 }
 
-func (s *subscription) tryPlaces() (p places, err error) {
+func (s *subscription) tryPlaces(buckets []*bucket) (p places, err error) {
 	ctx, cancel := context.WithTimeout(s.values, writeTimeout)
 	defer cancel()
 	err = s.node.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		if p.at, err = kiroku.LoadCheckpoints(ctx, conn, s.name); err != nil {
+		if p.of, err = s.loadPlaces(ctx, conn, buckets); err != nil {
 			return err
 		}
-		if p.stands, err = anchorsAt(ctx, conn, slices.Collect(maps.Values(p.at))); err != nil {
+		var at []kiroku.Position
+		for _, place := range p.of {
+			at = append(append(at, place.checkpoint), place.settled.at[max(len(place.settled.at)-1, 0):]...)
+		}
+		if p.stands, err = anchorsAt(ctx, conn, at); err != nil {
 			return &ReadError{Err: err}
 		}
 		if p.head, err = kiroku.Head(ctx, conn); err != nil {
@@ -128,7 +138,43 @@ func (s *subscription) tryPlaces() (p places, err error) {
 		}
 		return nil
 	})
+	for number, place := range p.of {
+		if !place.settled.of(p.stands) {
+			place.settled = acks{}
+			p.of[number] = place
+		}
+	}
 	return p, err
+}
+
+// loadPlaces reads the rows of buckets. What cannot be understood of what was
+// settled counts for nothing: it comes again.
+func (s *subscription) loadPlaces(ctx context.Context, db kiroku.DB, buckets []*bucket) (map[int]place, error) {
+	numbers := make([]int32, 0, len(buckets))
+	for _, b := range buckets {
+		numbers = append(numbers, int32(b.number)) //nolint:gosec // at most maxShards
+	}
+	rows, err := db.Query(ctx, placesSQL, s.name, numbers)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	of := map[int]place{}
+	for rows.Next() {
+		var number int
+		var p place
+		var settled []byte
+		if err := rows.Scan(&number, &p.checkpoint, &p.stored, &settled); err != nil {
+			return nil, err
+		}
+		known, err := decodeAcks(settled)
+		if err != nil {
+			s.node.report(&BucketError{Subscription: s.name, Bucket: number, Doing: "load what was settled", Err: err})
+		}
+		p.settled = known.above(p.checkpoint)
+		of[number] = p
+	}
+	return of, rows.Err()
 }
 
 func (s *subscription) assignment(b *bucket) Assignment {

@@ -9,7 +9,7 @@ import (
 // lanes decides which event of a bucket may go out, and what its checkpoint
 // is. Events of one stream form a lane: at most one of a lane is out at a time
 // and at most width lanes are, oldest event first. It is a plain value machine:
-// no clock, no goroutine, no database. The rules are P-28, P-30, P-33.
+// no clock, no goroutine, no database. The rules are P-28, P-30, P-33, P-39.
 type lanes struct {
 	width int
 	read  kiroku.Position // every key of the bucket up to here was queued or does not exist
@@ -19,7 +19,15 @@ type lanes struct {
 	out   int
 	bytes int
 	count int // unsettled
+
+	inherited acks   // settled by an earlier owner, above all that was read
+	most      int    // how many may be settled above the mark before no other goes out
+	settles   uint64 // changes with every event that is settled
 }
+
+// maxAhead bounds how much is settled above a checkpoint, where PrefetchCount does
+// not do it before: some 8 KiB of suisha.acks per bucket.
+const maxAhead = 4096
 
 // entry is one event of the bucket on its way.
 type entry struct {
@@ -35,13 +43,19 @@ type lane struct {
 	out   bool
 }
 
-func newLanes(width int, read kiroku.Position) *lanes {
-	return &lanes{width: width, read: read, byID: map[int64]*lane{}}
+// newLanes begins behind a checkpoint. settled is what an earlier owner settled
+// above it.
+func newLanes(width int, read kiroku.Position, settled acks) *lanes {
+	return &lanes{width: width, read: read, byID: map[int64]*lane{}, inherited: settled, most: maxAhead}
 }
 
 // push queues an event read after everything that was queued so far. below is
-// the last key read before it.
-func (l *lanes) push(e *entry) {
+// the last key read before it. False: it is settled already (P-39).
+func (l *lanes) push(e *entry) bool {
+	if l.inherited.take(e.event.Position) {
+		l.skip(e)
+		return false
+	}
 	ln := l.byID[e.event.StreamID]
 	if ln == nil {
 		ln = &lane{}
@@ -55,14 +69,43 @@ func (l *lanes) push(e *entry) {
 	if len(ln.queue) == 1 && !ln.out {
 		heap.Push(&l.ready, ln)
 	}
+	return true
+}
+
+// skip passes an event over that is settled.
+func (l *lanes) skip(e *entry) {
+	e.settled = true
+	e.event.Data, e.event.Metadata = nil, nil
+	if len(l.order) > 0 {
+		l.order = append(l.order, e)
+	}
+	l.read = e.event.Position
 }
 
 // advance records that every key up to read was queued or does not exist.
-func (l *lanes) advance(read kiroku.Position) { l.read = max(l.read, read) }
+func (l *lanes) advance(read kiroku.Position) {
+	l.read = max(l.read, read)
+	l.inherited.take(l.read)
+}
+
+// ahead is how many events are settled above the mark.
+func (l *lanes) ahead() int { return len(l.order) - l.count + len(l.inherited.at) }
+
+// eligible is how many lanes have an event that may go out. Too far above the mark
+// that is only the oldest of all, which holds the mark back.
+func (l *lanes) eligible() int {
+	if len(l.ready) > 0 && l.ahead() >= l.most {
+		if l.ready[0].queue[0] == l.order[0] {
+			return 1
+		}
+		return 0
+	}
+	return len(l.ready)
+}
 
 // next takes the oldest event that may go out; its lane stays busy until settle.
 func (l *lanes) next() (*entry, bool) {
-	if l.out >= l.width || len(l.ready) == 0 {
+	if l.out >= l.width || l.eligible() == 0 {
 		return nil, false
 	}
 	ln := heap.Pop(&l.ready).(*lane) //nolint:errcheck,forcetypeassert // the heap holds lanes only
@@ -72,7 +115,7 @@ func (l *lanes) next() (*entry, bool) {
 }
 
 // waitingFor reports whether more than n callers of next would find an event.
-func (l *lanes) waitingFor(n int) bool { return l.out+len(l.ready) > n }
+func (l *lanes) waitingFor(n int) bool { return l.out+l.eligible() > n }
 
 // settle ends an event that is out: nothing is to be done for it any more.
 func (l *lanes) settle(e *entry) {
@@ -90,6 +133,7 @@ func (l *lanes) settle(e *entry) {
 	e.event.Data, e.event.Metadata = nil, nil // it may stay for long, behind one that is not settled
 	l.bytes -= e.size
 	l.count--
+	l.settles++
 	for len(l.order) > 0 && l.order[0].settled {
 		l.order[0] = nil
 		l.order = l.order[1:]
@@ -97,7 +141,7 @@ func (l *lanes) settle(e *entry) {
 }
 
 // window is how many events were read beyond the checkpoint, settled ones
-// included: what a crash may repeat.
+// included.
 func (l *lanes) window() int { return len(l.order) }
 
 // idle reports whether nothing waits to go out.

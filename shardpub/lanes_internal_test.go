@@ -22,16 +22,21 @@ type lanesModel struct {
 	settled   []kiroku.Position
 	handed    map[*entry]int
 	pushed    []*entry
+	inherited map[kiroku.Position]bool // settled by an earlier owner, or once nobody's
 	read      kiroku.Position
 	last      kiroku.Position // the last key read, whoever it belongs to
 	mark      kiroku.Position
 }
 
-func newLanesModel(tb rapid.TB, width int, read kiroku.Position) *lanesModel {
-	return &lanesModel{
-		tb: tb, l: newLanes(width, read), width: width,
-		handed: map[*entry]int{}, read: read, last: read, mark: read,
+func newLanesModel(tb rapid.TB, width int, read kiroku.Position, inherited ...kiroku.Position) *lanesModel {
+	m := &lanesModel{
+		tb: tb, l: newLanes(width, read, acks{at: inherited}), width: width,
+		handed: map[*entry]int{}, inherited: map[kiroku.Position]bool{}, read: read, last: read, mark: read,
 	}
+	for _, p := range inherited {
+		m.inherited[p] = true
+	}
+	return m
 }
 
 // foreign reads keys of other buckets.
@@ -47,9 +52,38 @@ func (m *lanesModel) push(stream, size, hole int) {
 	}
 	m.last = e.event.Position
 	m.read = m.last
+	skipped := !m.l.push(e)
+	if skipped != m.inherited[m.last] {
+		m.tb.Fatalf("%v was skipped: %v, inherited: %v", at(e), skipped, m.inherited[m.last])
+	}
+	if skipped {
+		m.settled = append(m.settled, m.last)
+		return
+	}
 	m.unsettled = append(m.unsettled, e)
 	m.pushed = append(m.pushed, e)
-	m.l.push(e)
+}
+
+// ahead is what must be kept, with the mark where it is: what was settled above it
+// (P-39).
+func (m *lanesModel) ahead() []kiroku.Position {
+	mark := m.read
+	if len(m.unsettled) > 0 {
+		mark = m.unsettled[0].below
+	}
+	var ahead []kiroku.Position
+	for _, p := range m.settled {
+		if p > mark {
+			ahead = append(ahead, p)
+		}
+	}
+	for p := range m.inherited {
+		if p > m.read {
+			ahead = append(ahead, p)
+		}
+	}
+	slices.Sort(ahead)
+	return ahead
 }
 
 // endPage says that all keys of a page were queued.
@@ -64,10 +98,14 @@ func (m *lanesModel) eligible() *entry {
 	if len(m.out) >= m.width {
 		return nil
 	}
-	for _, e := range m.unsettled {
+	far := len(m.ahead()) >= m.l.most
+	for i, e := range m.unsettled {
 		same := func(o *entry) bool { return o.event.StreamID == e.event.StreamID }
 		if !slices.ContainsFunc(m.out, same) {
 			return e // an older one of its stream would have been found before it
+		}
+		if far && i == 0 {
+			return nil // only what holds the mark back may go, and it is out
 		}
 	}
 	return nil
@@ -95,8 +133,11 @@ func (m *lanesModel) settle(i int) {
 	m.out = slices.Delete(m.out, i, i+1)
 	m.unsettled = slices.DeleteFunc(m.unsettled, func(o *entry) bool { return o == e })
 	m.settled = append(m.settled, e.event.Position)
-	without := m.l.markWithout(e)
+	without, ahead := m.l.markWithout(e), m.l.settledAhead(e)
 	m.l.settle(e)
+	if now := m.l.settledAhead(nil); !slices.Equal(ahead.at, now.at) {
+		m.tb.Fatalf("settledAhead(%v) = %v, but after settling it %v", at(e), ahead.at, now.at)
+	}
 	if mark := m.l.mark(); without != mark {
 		m.tb.Fatalf("markWithout(%v) = %v, but the mark after settling it is %v", at(e), without, mark)
 	}
@@ -125,15 +166,24 @@ func (m *lanesModel) check() {
 	if len(m.out) > m.width {
 		m.tb.Fatalf("%d are out at width %d", len(m.out), m.width)
 	}
+	ahead := m.ahead()
+	if got := m.l.settledAhead(nil).at; !slices.Equal(got, ahead) || m.l.ahead() != len(ahead) {
+		m.tb.Fatalf("settled ahead are %v (%d), want %v", got, m.l.ahead(), ahead)
+	}
+	if most := m.l.most + m.width + len(m.inherited); len(ahead) >= most {
+		m.tb.Fatalf("%d are settled above the mark", len(ahead))
+	}
 	streams := map[int64]bool{} // each can keep one caller of next busy
-	for _, e := range m.unsettled {
-		streams[e.event.StreamID] = true
+	for i, e := range m.unsettled {
+		if len(ahead) < m.l.most || i == 0 || slices.Contains(m.out, e) {
+			streams[e.event.StreamID] = true
+		}
 	}
 	if n := len(streams); m.l.waitingFor(n) || n > 0 && !m.l.waitingFor(n-1) {
 		m.tb.Fatalf("%d streams are unsettled, but waitingFor(%d) = %v", n, n, m.l.waitingFor(n))
 	}
-	if m.width == 1 && len(m.settled) > 0 && slices.Max(m.settled) > mark {
-		m.tb.Fatalf("at width 1 %v is settled above the mark %v", slices.Max(m.settled), mark)
+	if m.width == 1 && len(ahead) > 0 && len(m.inherited) == 0 {
+		m.tb.Fatalf("at width 1 %v are settled above the mark %v", ahead, mark)
 	}
 }
 
@@ -166,7 +216,7 @@ func at(e *entry) string {
 	return fmt.Sprintf("%s@%d", e.stream, e.event.Position)
 }
 
-// TestLanesAgreeWithAListOfUnsettledEvents covers P-28, P-30, P-33 and P-37.
+// TestLanesAgreeWithAListOfUnsettledEvents covers P-28, P-30, P-33, P-37 and P-39.
 func TestLanesAgreeWithAListOfUnsettledEvents(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{1, 4, 64} {
@@ -175,7 +225,14 @@ func TestLanesAgreeWithAListOfUnsettledEvents(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				// More streams than lanes, or few that are long.
 				streams := rapid.SampledFrom([]int{1, 2, 5, 100}).Draw(t, "streams")
-				m := newLanesModel(t, width, kiroku.Position(rapid.IntRange(0, 50).Draw(t, "read")))
+				read := kiroku.Position(rapid.IntRange(0, 50).Draw(t, "read"))
+				var inherited []kiroku.Position
+				for p := read; rapid.IntRange(0, 3).Draw(t, "another") > 0; {
+					p += kiroku.Position(rapid.IntRange(1, 9).Draw(t, "gap"))
+					inherited = append(inherited, p)
+				}
+				m := newLanesModel(t, width, read, inherited...)
+				m.l.most = rapid.SampledFrom([]int{1, 3, maxAhead}).Draw(t, "most")
 				handOut := func(t *rapid.T) {
 					m.tb = t
 					m.next()
@@ -218,7 +275,13 @@ func FuzzLanes(f *testing.F) {
 		if len(program) == 0 || len(program) > 1000 {
 			t.Skip()
 		}
-		m := newLanesModel(t, max(1, int(program[0])%65), kiroku.Position(program[0]))
+		first := kiroku.Position(program[0])
+		var inherited []kiroku.Position
+		if first%2 == 1 {
+			inherited = []kiroku.Position{first + 1, first + 2, first + 9}
+		}
+		m := newLanesModel(t, max(1, int(program[0])%65), first, inherited...)
+		m.l.most = 1 + len(program)%7
 		for _, b := range program[1:] {
 			arg := int(b / 5)
 			switch b % 5 {

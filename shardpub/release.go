@@ -160,7 +160,7 @@ func (r *releaser) write(ctx context.Context, db kiroku.DB, due []*giving) (agai
 	rows := newBucketRows()
 	for _, g := range due {
 		if g.bucket.trusted() {
-			rows.add(g.bucket, g.bucket.final())
+			rows.add(g.bucket, g.bucket.progress(nil))
 			rows.reasons = append(rows.reasons, g.reason)
 		}
 	}

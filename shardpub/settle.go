@@ -13,10 +13,22 @@ import (
 
 // Times of writing on behalf of buckets.
 const (
-	idleFlush    = 5 * time.Second // how often checkpoints of buckets without events follow the log
-	flushBackoff = 250 * time.Millisecond
-	writeTimeout = 5 * time.Second
+	sweepInterval = 10 * time.Second      // how often checkpoints of buckets without events follow the log
+	flushGap      = 50 * time.Millisecond // from one flush to the next: at most 20 a second
+	flushBackoff  = 250 * time.Millisecond
+	writeTimeout  = 5 * time.Second
 )
+
+// farBehind is how many places a checkpoint may be behind without waiting for the
+// sweep: a successor reads so many keys again, in some 50 ms.
+const farBehind = 50_000
+
+// flushPause is how long a flush waits for more, from the first bucket that has
+// something to write and so long after the flush before it: for the shortest
+// CheckpointInterval, and for as long as keeps to the pace.
+func flushPause(interval, since time.Duration) time.Duration {
+	return max(interval, flushGap-since)
+}
 
 // flusher writes checkpoints: those of all buckets of a process together, some
 // time after the first of them moved.
@@ -28,6 +40,7 @@ type flusher struct {
 	kick  chan struct{}
 
 	statement sync.Mutex // held while a statement is under way (P-21)
+	sent      time.Time  // the last one; guarded by statement
 }
 
 func newFlusher(n *Node) *flusher {
@@ -72,14 +85,14 @@ func (f *flusher) forget(b *bucket) {
 func (f *flusher) run(ctx context.Context) {
 	swept := clock.Now()
 	for ctx.Err() == nil {
-		if wait(ctx, idleFlush, f.kick) {
-			wait(ctx, f.node.checkpointInterval(), nil)
+		if wait(ctx, sweepInterval, f.kick) {
+			wait(ctx, flushPause(f.node.checkpointInterval(), f.sinceLast()), nil)
 		}
 		if ctx.Err() != nil {
 			return
 		}
 		buckets := f.take()
-		if now := clock.Now(); clock.Elapsed(swept, now) >= idleFlush {
+		if now := clock.Now(); clock.Elapsed(swept, now) >= sweepInterval {
 			buckets, swept = f.node.buckets(), now
 		}
 		if err := f.flush(ctx, buckets); err != nil {
@@ -89,25 +102,41 @@ func (f *flusher) run(ctx context.Context) {
 	}
 }
 
-// flush writes the checkpoints that their rows do not hold yet, in one fenced
-// statement. What could not be written stays dirty; what was lost ends.
+// sinceLast is how long ago the last statement was sent.
+func (f *flusher) sinceLast() time.Duration {
+	f.statement.Lock()
+	defer f.statement.Unlock()
+	return clock.Elapsed(f.sent, clock.Now())
+}
+
+// flush writes the checkpoints, and what is settled above them, that their rows do
+// not hold yet, in one fenced statement. What could not be written stays dirty;
+// what was lost ends.
 func (f *flusher) flush(ctx context.Context, buckets []*bucket) error {
 	f.statement.Lock()
 	defer f.statement.Unlock()
-	if !slices.ContainsFunc(buckets, func(b *bucket) bool { _, due := b.due(); return due }) {
+	if !slices.ContainsFunc(buckets, (*bucket).due) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	err := f.node.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		return unsavedOf(buckets).save(ctx, conn, f.mark) // looked at again: the log is known now (P-31)
+		rows := unsavedOf(buckets, f.mark) // looked at again: the log is known now (P-31)
+		defer rows.done()
+		if len(rows.buckets) == 0 {
+			return nil
+		}
+		f.sent = clock.Now()
+		if err := rows.save(ctx, conn, f.mark); err != nil {
+			return err
+		}
+		f.node.last.good()
+		return nil
 	})
 	if err != nil {
 		for _, b := range buckets {
 			f.mark(b)
 		}
-		return err
 	}
-	f.node.last.good()
-	return nil
+	return err
 }

@@ -11,6 +11,8 @@ var (
 	keepaliveSQL string
 	//go:embed sql/missing_grants.sql
 	missingGrantsSQL string
+	//go:embed sql/places.sql
+	placesSQL string
 	//go:embed sql/release.sql
 	releaseSQL string
 	//go:embed sql/server.sql

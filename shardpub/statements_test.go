@@ -107,15 +107,21 @@ type saving struct {
 // save runs checkpoint.sql for some buckets, all at one position.
 func (f fenced) save(worker uuid.UUID, shards int32, position int64, buckets ...int32) map[int]saving {
 	f.t.Helper()
+	return f.saveSettled(worker, shards, position, nil, buckets...)
+}
+
+// saveSettled does so with what is settled above it, too.
+func (f fenced) saveSettled(worker uuid.UUID, shards int32, position int64, settled []byte, buckets ...int32) map[int]saving {
+	f.t.Helper()
 	n := len(buckets)
 	names, workers := make([]string, n), make([]uuid.UUID, n)
-	counts, positions := make([]int32, n), make([]int64, n)
+	counts, positions, above := make([]int32, n), make([]int64, n), make([][]byte, n)
 	for i := range buckets {
-		names[i], workers[i], counts[i], positions[i] = group, worker, shards, position
+		names[i], workers[i], counts[i], positions[i], above[i] = group, worker, shards, position, settled
 	}
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
-	rows, err := f.pool.Query(ctx, statement(f.t, "checkpoint.sql"), names, buckets, workers, counts, positions)
+	rows, err := f.pool.Query(ctx, statement(f.t, "checkpoint.sql"), names, buckets, workers, counts, positions, above)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -138,10 +144,10 @@ func (f fenced) save(worker uuid.UUID, shards int32, position int64, buckets ...
 }
 
 // park runs dead_letter.sql for the first event, with a mark of its own.
-func (f fenced) park(worker uuid.UUID, shards int, mark kiroku.Position, reason string) (written bool) {
+func (f fenced) park(worker uuid.UUID, shards int, mark kiroku.Position, reason string, settled ...byte) (written bool) {
 	f.t.Helper()
 	err := f.pool.QueryRow(f.t.Context(), statement(f.t, "dead_letter.sql"),
-		group, 1, worker, shards, int64(f.event.Position)-1, f.event.EventIDs[0], reason, "poison: x", 3, int64(mark)).Scan(&written)
+		group, 1, worker, shards, int64(f.event.Position)-1, f.event.EventIDs[0], reason, "poison: x", 3, int64(mark), settled).Scan(&written)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -149,14 +155,14 @@ func (f fenced) park(worker uuid.UUID, shards int, mark kiroku.Position, reason 
 }
 
 // release runs release.sql for bucket 1.
-func (f fenced) release(worker uuid.UUID, shards int, checkpoint *int64) (released bool, told int) {
+func (f fenced) release(worker uuid.UUID, shards int, checkpoint *int64, settled ...byte) (released bool, told int) {
 	f.t.Helper()
 	position := int64(-1)
 	if checkpoint != nil {
 		position = *checkpoint
 	}
 	err := f.pool.QueryRow(f.t.Context(), statement(f.t, "release.sql"),
-		[]string{group}, []int{1}, []string{worker.String()}, []int{shards}, []int64{position}, []string{"shed"}).Scan(nil, nil, nil, &released, nil, &told)
+		[]string{group}, []int{1}, []string{worker.String()}, []int{shards}, []int64{position}, [][]byte{settled}, []string{"shed"}).Scan(nil, nil, nil, &released, nil, &told)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -169,6 +175,7 @@ func (f fenced) state() string {
 	return ask[string](f.rig, `select concat_ws(E'\n',
 		(select string_agg(concat_ws(' ', bucket, owner_worker_id, lease_expires_at, updated_at), ';' order by bucket) from keiro.keiro_subscription_shards),
 		(select string_agg(concat_ws(' ', consumer_group_member, last_seen, updated_at), ';' order by consumer_group_member) from kiroku.subscriptions),
+		(select string_agg(a::text, ';' order by bucket) from suisha.acks a),
 		(select count(*) from kiroku.dead_letters))`)
 }
 
@@ -178,20 +185,21 @@ func TestFencedStatementsOfAStaleOwnerChangeNothing(t *testing.T) {
 	t.Parallel()
 	f := newFenced(t)
 	thief := uuid.New()
+	f.saveSettled(f.owner, 4, 3, []byte{7}, 1, 2)
 	f.take(thief)
 	before := f.state()
 	five := int64(5)
 	check := func(who string, worker uuid.UUID, shards int) {
 		t.Helper()
-		for b, s := range f.save(worker, int32(shards), 5, 0, 1, 2, 3) {
+		for b, s := range f.saveSettled(worker, int32(shards), 5, []byte{1}, 0, 1, 2, 3) {
 			if s.saved || s.mine || s.worker != worker || s.position != 5 || s.subscription != group {
 				t.Errorf("%s: checkpoint of bucket %d: %+v", who, b, s)
 			}
 		}
-		if f.park(worker, shards, 5, `{"kind": "poison", "detail": "x"}`) {
+		if f.park(worker, shards, 5, `{"kind": "poison", "detail": "x"}`, 1) {
 			t.Errorf("%s: a dead letter was written", who)
 		}
-		if released, told := f.release(worker, shards, &five); released || told != 0 {
+		if released, told := f.release(worker, shards, &five, 1); released || told != 0 {
 			t.Errorf("%s: a bucket was released, %d told", who, told)
 		}
 		if after := f.state(); after != before {
@@ -312,7 +320,7 @@ func TestFenceHoldsOffClaimsAndNoRenewal(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	rows, err := tx.Query(t.Context(), statement(t, "checkpoint.sql"),
-		[]string{group}, []int32{1}, []uuid.UUID{f.owner}, []int32{4}, []int64{5})
+		[]string{group}, []int32{1}, []uuid.UUID{f.owner}, []int32{4}, []int64{5}, [][]byte{{1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,6 +162,10 @@ func TestMissingGrantsAreATypedErrorAtTheStart(t *testing.T) {
 		"select on suisha.ownership_log",
 		"insert on suisha.ownership_log",
 		"delete on suisha.ownership_log",
+		"select on suisha.acks",
+		"insert on suisha.acks",
+		"update on suisha.acks",
+		"delete on suisha.acks",
 	} {
 		change("revoke " + privilege + " from :role")
 		refused("without "+privilege, app)

@@ -24,42 +24,59 @@ type bucketRows struct {
 	workers       []string // text: every exec mode can send it
 	shards        []int32
 	positions     []int64
+	settled       [][]byte
 	reasons       []string // of a release
-	byKey         map[bucketKey]*bucket
+	byKey         map[bucketKey]written
 }
 
-func newBucketRows() *bucketRows { return &bucketRows{byKey: map[bucketKey]*bucket{}} }
+// written is what a row writes, and for whom.
+type written struct {
+	b *bucket
+	p progress
+}
 
-// unsavedOf collects the checkpoints that may be written now.
-func unsavedOf(buckets []*bucket) *bucketRows {
+func newBucketRows() *bucketRows { return &bucketRows{byKey: map[bucketKey]written{}} }
+
+// unsavedOf collects what may be written now, and takes the pens of its buckets.
+// busy is called for those that another statement writes for.
+func unsavedOf(buckets []*bucket, busy func(*bucket)) *bucketRows {
 	rows := newBucketRows()
 	for _, b := range buckets {
-		if p, due := b.due(); due {
-			rows.add(b, p)
+		switch {
+		case !b.due():
+		case b.grasp():
+			rows.add(b, b.progress(nil))
+		default:
+			busy(b)
 		}
 	}
 	return rows
 }
 
-func (r *bucketRows) add(b *bucket, p kiroku.Position) {
+// done gives the pens back.
+func (r *bucketRows) done() {
+	for _, w := range r.byKey {
+		<-w.b.pen
+	}
+}
+
+func (r *bucketRows) add(b *bucket, p progress) {
 	r.subscriptions = append(r.subscriptions, b.sub.name)
 	r.buckets = append(r.buckets, int32(b.number)) //nolint:gosec // at most maxShards
 	r.workers = append(r.workers, b.sub.worker.String())
 	r.shards = append(r.shards, int32(b.sub.cfg.Shards)) //nolint:gosec // at most maxShards
-	r.positions = append(r.positions, int64(p))
-	r.byKey[bucketKey{b.sub.name, b.number, b.sub.worker}] = b
+	r.positions = append(r.positions, int64(p.mark))
+	r.settled = append(r.settled, p.settled)
+	r.byKey[bucketKey{b.sub.name, b.number, b.sub.worker}] = written{b, p}
 }
 
 func (r *bucketRows) args() []any {
-	return []any{r.subscriptions, r.buckets, r.workers, r.shards, r.positions}
+	return []any{r.subscriptions, r.buckets, r.workers, r.shards, r.positions, r.settled}
 }
 
-// save writes the checkpoints. skipped is called for buckets with a locked row:
+// save writes the rows. skipped is called for buckets with a locked row:
 // their checkpoint waits for the next flush.
 func (r *bucketRows) save(ctx context.Context, db kiroku.DB, skipped func(*bucket)) error {
-	if len(r.buckets) == 0 {
-		return nil
-	}
 	rows, err := db.Query(ctx, checkpointSQL, r.args()...)
 	if err != nil {
 		return err
@@ -67,20 +84,19 @@ func (r *bucketRows) save(ctx context.Context, db kiroku.DB, skipped func(*bucke
 	defer rows.Close()
 	for rows.Next() {
 		var k bucketKey
-		var position kiroku.Position
 		var saved, mine bool
-		if err := rows.Scan(&k.subscription, &k.bucket, &k.worker, &position, &saved, &mine); err != nil {
+		if err := rows.Scan(&k.subscription, &k.bucket, &k.worker, nil, &saved, &mine); err != nil {
 			return err
 		}
-		b := r.byKey[k]
+		w := r.byKey[k]
 		switch {
 		case saved:
-			b.saved(position)
+			w.b.saved(w.p)
 		case mine:
-			skipped(b)
+			skipped(w.b)
 		default:
-			b.tenure.End(lease.ErrLost)
-			b.sub.wake()
+			w.b.tenure.End(lease.ErrLost)
+			w.b.sub.wake()
 		}
 	}
 	return rows.Err()
@@ -104,15 +120,16 @@ func (r *bucketRows) release(ctx context.Context, db kiroku.DB) (released, mine 
 		if err := rows.Scan(&k.subscription, &k.bucket, &k.worker, &gone, &held, nil); err != nil {
 			return nil, nil, err
 		}
-		released[r.byKey[k]], mine[r.byKey[k]] = gone, held
+		b := r.byKey[k].b
+		released[b], mine[b] = gone, held
 	}
 	return released, mine, rows.Err()
 }
 
 // writeDeadLetter records that an event was given up, together with the
-// checkpoint as it is once the event is settled (P-37). written is false when
-// the fence did not hold: nothing was written. An event that was hard-deleted
-// meanwhile counts as written.
+// checkpoint and the settled set as they are once the event is settled (P-37).
+// written is false when the fence did not hold: nothing was written. An event that
+// was hard-deleted meanwhile counts as written.
 func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, deliveries int) (written bool, err error) {
 	text, err := json.Marshal(reason) // fit for PostgreSQL, like the summary
 	if err != nil {
@@ -120,20 +137,22 @@ func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, delive
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.base), min(writeTimeout, b.tenure.Left()))
 	defer cancel()
-	select { // one at a time: one that waits for a lock leaves a connection to the others
-	case n.letters <- struct{}{}:
-		defer func() { <-n.letters }()
-	case <-ctx.Done():
+	if !seize(ctx, n.letters) { // one at a time: one that waits for a lock leaves a connection to the others
 		return false, ctx.Err()
 	}
-	mark := b.markWithout(e)
+	defer func() { <-n.letters }()
+	if !seize(ctx, b.pen) {
+		return false, ctx.Err()
+	}
+	defer func() { <-b.pen }()
+	p := b.progress(e)
 	err = n.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		if !b.trusted() {
 			return nil // not any more, now that the log is known (P-31)
 		}
 		return conn.QueryRow(ctx, deadLetterSQL,
 			b.sub.name, b.number, b.sub.worker, b.sub.cfg.Shards,
-			int64(e.event.Position), e.event.ID, string(text), reason.Summary(), deliveries, int64(mark),
+			int64(e.event.Position), e.event.ID, string(text), reason.Summary(), deliveries, int64(p.mark), p.settled,
 		).Scan(&written)
 	})
 	if isEventGone(err) {
@@ -145,7 +164,17 @@ func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, delive
 	}
 	n.last.good()
 	if written {
-		b.saved(mark)
+		b.saved(p)
 	}
 	return written, nil
+}
+
+// seize waits for the place in a channel that holds one; false when ctx ends before.
+func seize(ctx context.Context, c chan<- struct{}) bool {
+	select {
+	case c <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

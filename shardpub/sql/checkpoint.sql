@@ -1,12 +1,13 @@
--- Saves the checkpoints of many buckets at once, each behind its fence: the
+-- Saves the checkpoints of many buckets at once, and what is settled above them
+-- (P-39; null: leave it, empty: nothing is), each behind its fence: the
 -- lease row is locked with owner = this worker (P-24). A row that another has
 -- locked, the lease's or the checkpoint's, is skipped, so that one blocked bucket
 -- holds up no other. One row comes back per bucket: saved, or else whether the
 -- lease row still names this worker.
 with want as (
-    select w.subscription, w.bucket, w.worker, w.shards, w.position
-    from unnest($1::text[], $2::integer[], $3::text[]::uuid[], $4::integer[], $5::bigint[])
-        as w (subscription, bucket, worker, shards, position)
+    select w.subscription, w.bucket, w.worker, w.shards, w.position, w.settled
+    from unnest($1::text[], $2::integer[], $3::text[]::uuid[], $4::integer[], $5::bigint[], $6::bytea[])
+        as w (subscription, bucket, worker, shards, position, settled)
 ), fence as (
     select w.subscription, w.bucket, w.position
     from want w
@@ -27,7 +28,7 @@ with want as (
     set last_seen = greatest(c.last_seen, f.position), updated_at = clock_timestamp()
     from free f
     where c.subscription_name = f.subscription_name and c.consumer_group_member = f.consumer_group_member
-    returning c.subscription_name, c.consumer_group_member
+    returning c.subscription_name, c.consumer_group_member, c.last_seen, c.updated_at
 ), inserted as (
     insert into kiroku.subscriptions as c
         (subscription_name, consumer_group_member, last_seen, updated_at)
@@ -39,11 +40,25 @@ with want as (
     )
     on conflict (subscription_name, consumer_group_member) do update
         set last_seen = greatest(c.last_seen, excluded.last_seen), updated_at = excluded.updated_at
-    returning c.subscription_name, c.consumer_group_member
+    returning c.subscription_name, c.consumer_group_member, c.last_seen, c.updated_at
 ), saved as (
-    select subscription_name, consumer_group_member from updated
+    select subscription_name, consumer_group_member, last_seen, updated_at from updated
     union all
-    select subscription_name, consumer_group_member from inserted
+    select subscription_name, consumer_group_member, last_seen, updated_at from inserted
+), kept as (
+    insert into suisha.acks as a (subscription, bucket, checkpoint, checkpoint_at, settled)
+    select v.subscription_name, v.consumer_group_member, v.last_seen, v.updated_at, w.settled
+    from saved v
+    join want w on w.subscription = v.subscription_name and w.bucket = v.consumer_group_member
+    where w.settled <> ''
+    order by v.subscription_name, v.consumer_group_member
+    on conflict (subscription, bucket) do update
+        set checkpoint = excluded.checkpoint, checkpoint_at = excluded.checkpoint_at, settled = excluded.settled
+), dropped as (
+    delete from suisha.acks a
+    using saved v
+    join want w on w.subscription = v.subscription_name and w.bucket = v.consumer_group_member
+    where a.subscription = v.subscription_name and a.bucket = v.consumer_group_member and w.settled = ''
 )
 select
     w.subscription,

@@ -13,7 +13,11 @@ with needed (object, privilege) as (
         ('suisha.workers', 'DELETE'),
         ('suisha.ownership_log', 'SELECT'),
         ('suisha.ownership_log', 'INSERT'),
-        ('suisha.ownership_log', 'DELETE')
+        ('suisha.ownership_log', 'DELETE'),
+        ('suisha.acks', 'SELECT'),
+        ('suisha.acks', 'INSERT'),
+        ('suisha.acks', 'UPDATE'),
+        ('suisha.acks', 'DELETE')
 )
 select n.object, n.privilege
 from needed n

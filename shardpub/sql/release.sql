@@ -1,13 +1,14 @@
--- Gives buckets back with their final checkpoints, each in one step, and tells the
+-- Gives buckets back with their final checkpoints and what is settled above them
+-- (P-39; null: leave it, empty: nothing is), each in one step, and tells the
 -- other workers (P-19). A lease row goes only while it names its worker; a
 -- position of -1 says that nothing was read. A row that another has locked, the
 -- lease's or the checkpoint's, is skipped: its bucket waits for the next try and
 -- holds up no other. One row comes back per bucket: released, or else whether the
 -- lease row still names the worker.
 with want as (
-    select w.subscription, w.bucket, w.worker, w.shards, w.position, w.reason
-    from unnest($1::text[], $2::integer[], $3::text[]::uuid[], $4::integer[], $5::bigint[], $6::text[])
-        as w (subscription, bucket, worker, shards, position, reason)
+    select w.subscription, w.bucket, w.worker, w.shards, w.position, w.settled, w.reason
+    from unnest($1::text[], $2::integer[], $3::text[]::uuid[], $4::integer[], $5::bigint[], $6::bytea[], $7::text[])
+        as w (subscription, bucket, worker, shards, position, settled, reason)
 ), mine as (
     select w.subscription, w.bucket, w.position
     from want w
@@ -36,6 +37,7 @@ with want as (
     set last_seen = greatest(c.last_seen, f.position), updated_at = clock_timestamp()
     from free f
     where c.subscription_name = f.subscription and c.consumer_group_member = f.bucket
+    returning c.subscription_name, c.consumer_group_member, c.last_seen, c.updated_at
 ), inserted as (
     insert into kiroku.subscriptions as c
         (subscription_name, consumer_group_member, last_seen, updated_at)
@@ -43,6 +45,25 @@ with want as (
     from absent a
     on conflict (subscription_name, consumer_group_member) do update
         set last_seen = greatest(c.last_seen, excluded.last_seen), updated_at = excluded.updated_at
+    returning c.subscription_name, c.consumer_group_member, c.last_seen, c.updated_at
+), saved as (
+    select subscription_name, consumer_group_member, last_seen, updated_at from updated
+    union all
+    select subscription_name, consumer_group_member, last_seen, updated_at from inserted
+), kept as (
+    insert into suisha.acks as a (subscription, bucket, checkpoint, checkpoint_at, settled)
+    select v.subscription_name, v.consumer_group_member, v.last_seen, v.updated_at, w.settled
+    from saved v
+    join want w on w.subscription = v.subscription_name and w.bucket = v.consumer_group_member
+    where w.settled <> ''
+    order by v.subscription_name, v.consumer_group_member
+    on conflict (subscription, bucket) do update
+        set checkpoint = excluded.checkpoint, checkpoint_at = excluded.checkpoint_at, settled = excluded.settled
+), dropped as (
+    delete from suisha.acks a
+    using saved v
+    join want w on w.subscription = v.subscription_name and w.bucket = v.consumer_group_member
+    where a.subscription = v.subscription_name and a.bucket = v.consumer_group_member and w.settled = ''
 ), released as (
     update keiro.keiro_subscription_shards s
     set owner_worker_id = null, lease_expires_at = null, updated_at = clock_timestamp()
