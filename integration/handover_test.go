@@ -91,7 +91,7 @@ func (w *world) keepLoaded(streams []string) (stop func()) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if w.events()-w.count(`select count(*) from calls`) < int64(4*len(streams)) {
+			if w.events()-w.count(`select count(*) from calls where attempt = 0`) < int64(4*len(streams)) {
 				w.appendTo(streams, 1)
 			}
 			select {

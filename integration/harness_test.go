@@ -30,6 +30,7 @@ const callsTable = `create table calls (
     position bigint not null,
     attempt integer not null,
     ended text,
+    done_at timestamptz,
     at timestamptz not null default clock_timestamp()
 )`
 
@@ -262,6 +263,12 @@ func (w *world) finish(within time.Duration) {
 // repeated counts calls beyond the first for one event.
 func (w *world) repeated() int64 {
 	return w.count(`select count(*) - count(distinct (stream, version)) from calls where attempt = 0`)
+}
+
+// repeatedAfterDone counts calls for events that had been handled to the end.
+func (w *world) repeatedAfterDone() int64 {
+	return w.count(`select count(*) from calls c where exists (
+		select from calls d where d.stream = c.stream and d.version = c.version and d.ended = 'done' and d.id < c.id)`)
 }
 
 // disordered counts calls that came before an earlier event of their stream was

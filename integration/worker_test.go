@@ -42,7 +42,9 @@ type workerSpec struct {
 	Hold        time.Duration // handlers hold a connection of the pool for so long
 	PollOnly    bool
 	Retry       shardpub.RetryPolicy
-	FailOnce    bool // each event fails at its first delivery
+	FailOnce    bool   // each event fails at its first delivery
+	FailEvery   int64  // positions that this divides fail at their first delivery by a worker
+	FailStream  string // its events always fail
 	FailType    string
 	IgnoreCtx   bool // handlers do not look at their context
 	Batch       int
@@ -179,7 +181,10 @@ func (h *handler) handle(msg *message.Message) error {
 	if h.spec.FailType != "" && d.EventType == h.spec.FailType {
 		return errors.New("this type always fails")
 	}
-	_, err = h.pool.Exec(ctx, `update calls set ended = 'done' where id = $1`, id)
+	if h.spec.FailStream == d.Stream || h.spec.FailEvery > 0 && d.Position%h.spec.FailEvery == 0 && d.Attempt == 0 {
+		return errFirst
+	}
+	_, err = h.pool.Exec(ctx, `update calls set ended = 'done', done_at = clock_timestamp() where id = $1`, id)
 	return err
 }
 
