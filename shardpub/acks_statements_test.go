@@ -2,6 +2,7 @@ package shardpub_test
 
 import (
 	"bytes"
+	"context"
 	"testing"
 
 	"github.com/suisha-go/suisha/kiroku"
@@ -130,5 +131,40 @@ func TestSettledSetGoesWithItsOwnCheckpointOnly(t *testing.T) {
 		if got := f.place(); got != nil {
 			t.Errorf("after %s: %x counts", name, got)
 		}
+	}
+}
+
+// A settled set that somebody holds keeps back its own bucket, without a wait, and
+// no other.
+func TestLockedSettledSetHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFenced(t)
+	f.saveSettled(f.owner, 4, 3, []byte{1}, 0, 1)
+	tx, err := f.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := tx.Exec(t.Context(), `delete from suisha.acks where bucket = 1`); err != nil {
+		t.Fatal(err)
+	}
+	six := int64(6)
+	for _, settled := range [][]byte{{2}, {}} {
+		got := f.saveSettled(f.owner, 4, 5, settled, 0, 1, 2)
+		if !got[0].saved || !got[2].saved || got[1].saved || !got[1].mine || f.checkpoint(1) != 3 {
+			t.Errorf("%x: %+v, bucket 1 at %d", settled, got, f.checkpoint(1))
+		}
+	}
+	if released, _ := f.release(f.owner, 4, &six, 3); released || f.checkpoint(1) != 3 {
+		t.Errorf("released %v at %d", released, f.checkpoint(1))
+	}
+	if got := f.save(f.owner, 4, 4, 1); !got[1].saved {
+		t.Errorf("a checkpoint with nothing settled above it waits: %+v", got)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if released, _ := f.release(f.owner, 4, &six, 3); !released || !bytes.Equal(f.place(), []byte{3}) {
+		t.Errorf("once it is free: released %v with %x", released, f.place())
 	}
 }

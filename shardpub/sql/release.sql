@@ -1,22 +1,35 @@
 -- Gives buckets back with their final checkpoints and what is settled above them
--- (P-39; null: leave it, empty: nothing is), each in one step, and tells the
--- other workers (P-19). A lease row goes only while it names its worker; a
--- position of -1 says that nothing was read. A row that another has locked, the
--- lease's or the checkpoint's, is skipped: its bucket waits for the next try and
--- holds up no other. One row comes back per bucket: released, or else whether the
--- lease row still names the worker.
+-- (P-39; null: leave it, empty: nothing is), each in one step, and tells the other
+-- workers (P-19). A lease row goes only while it names its worker; a position of -1
+-- says that nothing was read. A row that another has locked, the lease's, the
+-- checkpoint's or the settled set's, is skipped: its bucket waits for the next try
+-- and holds up no other. One row comes back per bucket: released, or else whether
+-- the lease row still names the worker.
 with want as (
     select w.subscription, w.bucket, w.worker, w.shards, w.position, w.settled, w.reason
     from unnest($1::text[], $2::integer[], $3::text[]::uuid[], $4::integer[], $5::bigint[], $6::bytea[], $7::text[])
         as w (subscription, bucket, worker, shards, position, settled, reason)
-), mine as (
-    select w.subscription, w.bucket, w.position
+), owned as (
+    select w.subscription, w.bucket, w.position, w.settled
     from want w
     join keiro.keiro_subscription_shards s
         on s.subscription_name = w.subscription and s.bucket = w.bucket
     where s.owner_worker_id = w.worker and s.shard_count = w.shards
     order by w.subscription, w.bucket
     for no key update of s skip locked
+), open as (
+    select a.subscription, a.bucket
+    from owned o
+    join suisha.acks a on a.subscription = o.subscription and a.bucket = o.bucket
+    where o.settled is not null
+    order by a.subscription, a.bucket
+    for update of a skip locked
+), mine as (
+    select o.subscription, o.bucket, o.position
+    from owned o
+    where o.settled is null
+        or exists (select 1 from open u where u.subscription = o.subscription and u.bucket = o.bucket)
+        or not exists (select 1 from suisha.acks a where a.subscription = o.subscription and a.bucket = o.bucket)
 ), free as (
     select m.subscription, m.bucket, m.position
     from mine m
