@@ -103,6 +103,9 @@ func (a *acks) take(at kiroku.Position) bool {
 // inherited and not read yet.
 func (l *lanes) settledAhead(e *entry) acks {
 	var a acks
+	if n := l.ahead(); n > 0 {
+		a.at = make([]kiroku.Position, 0, n+1)
+	}
 	above := false // an unsettled event lies below
 	for _, o := range l.order {
 		switch {
