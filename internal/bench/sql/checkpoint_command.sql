@@ -1,0 +1,2 @@
+-- Writes all dirty pages.
+checkpoint

@@ -1,0 +1,2 @@
+-- One row, one commit.
+insert into commits default values

@@ -1,0 +1,2 @@
+-- As after some time in service.
+vacuum (analyze) kiroku.streams, kiroku.events, kiroku.stream_events

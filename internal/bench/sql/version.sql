@@ -1,0 +1,2 @@
+-- What the server is.
+select 'PostgreSQL ' || current_setting('server_version')
