@@ -54,10 +54,16 @@ func (m *Meter) Skip(n int) {
 // Note takes an event's payload. What is wrong with it ends the measurement.
 func (m *Meter) Note(payload []byte) {
 	n, err := number(payload)
-	if err == nil {
-		err = m.note(n)
-	}
 	if err != nil {
+		m.fail(err)
+		return
+	}
+	m.NoteNumber(n)
+}
+
+// NoteNumber takes an event by its number, where the payload is read already.
+func (m *Meter) NoteNumber(n int) {
+	if err := m.note(n); err != nil {
 		m.fail(err)
 		return
 	}
@@ -68,7 +74,7 @@ func (m *Meter) Note(payload []byte) {
 
 func (m *Meter) note(n int) error {
 	switch {
-	case n >= m.events:
+	case n < 0 || n >= m.events:
 		return fmt.Errorf("event %d does not exist", n)
 	case !m.ordered:
 		if m.seen[n].Swap(true) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -51,15 +52,15 @@ type Server struct {
 	// Counts is whether statements can be counted.
 	Counts bool
 
-	mu        sync.Mutex // guards what follows
-	templates map[Load]string
-	number    int
+	filling   sync.Mutex // guards templates
+	templates map[string]string
+	number    atomic.Int64 // of the latest database
 }
 
 // StartServer starts a server that syncs to disk, or uses the one that
 // DATABASE_URL names.
 func StartServer(ctx context.Context) (*Server, error) {
-	s := &Server{templates: map[Load]string{}}
+	s := &Server{templates: map[string]string{}}
 	var err error
 	if pgserver.Configured() {
 		s.pg, err = pgserver.Open(ctx)
@@ -165,10 +166,7 @@ func (d *DB) Close() {
 func (s *Server) Empty(ctx context.Context) (*DB, error) { return s.create(ctx, "") }
 
 func (s *Server) create(ctx context.Context, template string) (*DB, error) {
-	s.mu.Lock()
-	s.number++
-	d := &DB{Name: fmt.Sprintf("suisha_bench_%d_%d", os.Getpid(), s.number), server: s}
-	s.mu.Unlock()
+	d := &DB{Name: fmt.Sprintf("suisha_bench_%d_%d", os.Getpid(), s.number.Add(1)), server: s}
 	var err error
 	if d.DSN, err = s.pg.CreateDatabase(ctx, d.Name, template); err != nil {
 		return nil, err
@@ -183,15 +181,34 @@ func (s *Server) create(ctx context.Context, template string) (*DB, error) {
 // Loaded makes a database with events, as a copy of one that is loaded once per
 // run, and brings it into memory.
 func (s *Server) Loaded(ctx context.Context, l Load) (*DB, error) {
-	template, err := s.template(ctx, l)
+	d, err := s.Prepared(ctx, fmt.Sprintf("%+v", l), func(ctx context.Context, d *DB) error {
+		if err := shardpub.Migrate(ctx, d.Pool); err != nil {
+			return err
+		}
+		return l.into(ctx, d.Pool)
+	})
 	if err != nil {
 		return nil, err
+	}
+	if err := warm(ctx, d.Pool); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Prepared makes a database as a copy of one that fill fills once per run. The
+// key says what it is filled with.
+func (s *Server) Prepared(ctx context.Context, key string, fill func(context.Context, *DB) error) (*DB, error) {
+	template, err := s.template(ctx, key, fill)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %s: %w", key, err)
 	}
 	d, err := s.create(ctx, template)
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(warm(ctx, d.Pool), s.Settle(ctx)); err != nil {
+	if err := s.Settle(ctx); err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -199,28 +216,22 @@ func (s *Server) Loaded(ctx context.Context, l Load) (*DB, error) {
 }
 
 // template makes the database that others are copied from.
-func (s *Server) template(ctx context.Context, l Load) (string, error) {
-	s.mu.Lock()
-	name := s.templates[l]
-	s.mu.Unlock()
-	if name != "" {
+func (s *Server) template(ctx context.Context, key string, fill func(context.Context, *DB) error) (string, error) {
+	s.filling.Lock()
+	defer s.filling.Unlock()
+	if name := s.templates[key]; name != "" {
 		return name, nil
 	}
 	d, err := s.Empty(ctx)
 	if err != nil {
 		return "", err
 	}
-	if err = shardpub.Migrate(ctx, d.Pool); err == nil {
-		err = l.into(ctx, d.Pool)
-	}
-	if err != nil {
+	if err := fill(ctx, d); err != nil {
 		d.Close()
-		return "", fmt.Errorf("load %+v: %w", l, err)
+		return "", err
 	}
 	d.Pool.Close() // nobody may be connected to a template
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.templates[l] = d.Name
+	s.templates[key] = d.Name
 	return d.Name, nil
 }
 

@@ -1,0 +1,2 @@
+-- As after some time in service.
+vacuum (analyze) watermill_orders
