@@ -84,6 +84,23 @@ func (b *broker) fill(messages int) error {
 	}
 }
 
+// count is how many messages the stream has.
+func (b *broker) count() (int64, error) {
+	js, err := b.conn.JetStream()
+	if err != nil {
+		return 0, err
+	}
+	info, err := js.StreamInfo(bench.Orders)
+	if err != nil {
+		return 0, err
+	}
+	return int64(info.State.Msgs), nil //nolint:gosec // G115: a few million
+}
+
+func (b *broker) publisher(quiet *bench.Quiet) (message.Publisher, error) {
+	return wnats.NewPublisher(wnats.PublisherConfig{URL: b.server.ClientURL(), Marshaler: &wnats.NATSMarshaler{}}, quiet)
+}
+
 // pull and push are the two subscribers of watermill-nats.
 func (b *broker) pull(async bool, quiet *bench.Quiet) (message.Subscriber, error) {
 	return jetstream.NewSubscriber(jetstream.SubscriberConfig{URL: b.server.ClientURL(), Logger: quiet, AckAsync: async})

@@ -78,13 +78,14 @@ type riverOptions struct {
 var (
 	riverDefault = riverOptions{workers: 100}
 	riverBench   = riverOptions{workers: 2000, cooldown: 2 * time.Millisecond, poll: 20 * time.Millisecond}
+	riverSlow    = riverOptions{workers: 64, cooldown: 2 * time.Millisecond, poll: 20 * time.Millisecond}
 )
 
 func (o riverOptions) String() string {
 	if o.cooldown == 0 {
 		return fmt.Sprintf("MaxWorkers %d", o.workers)
 	}
-	return fmt.Sprintf("MaxWorkers %d, FetchCooldown %s, FetchPollInterval %s, as in its own benchmark", o.workers, o.cooldown, o.poll)
+	return fmt.Sprintf("MaxWorkers %d, FetchCooldown %s, FetchPollInterval %s", o.workers, o.cooldown, o.poll)
 }
 
 func (o riverOptions) client(pool *pgxpool.Pool, c *catcher, work func(job)) (*riverqueue.Client[pgx.Tx], error) {
@@ -163,7 +164,7 @@ func riverDrains(events int) []bench.Case {
 			Run: riverDefault.drain(bench.Backlog{Events: min(events, 5000)}),
 		},
 		{
-			Name: river + ", its bench", Peer: river, Options: riverBench.String(), Once: true, Note: "30,000 jobs",
+			Name: river + ", its bench", Peer: river, Options: riverBench.String(), Once: true, Note: "30,000 jobs; the options of its own benchmark",
 			Run: riverBench.drain(bench.Backlog{Events: min(events, 30_000)}),
 		},
 	}

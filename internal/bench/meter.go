@@ -17,6 +17,7 @@ type Meter struct {
 	stop            int64 // ends the measurement, events at most
 
 	count  atomic.Int64
+	sum    atomic.Int64   // of the numbers of the events, from 1
 	last   []atomic.Int32 // by stream: events seen, if they come in order
 	seen   []atomic.Bool  // by event, if they may come in any
 	failed atomic.Pointer[error]
@@ -67,6 +68,7 @@ func (m *Meter) NoteNumber(n int) {
 		m.fail(err)
 		return
 	}
+	m.sum.Add(int64(n) + 1)
 	if m.count.Add(1) == m.stop {
 		m.end()
 	}

@@ -31,7 +31,6 @@ type drain struct {
 	concurrency int           // 0: the default
 	work        time.Duration // of each handler
 	stop        int           // events that are enough; 0: all
-	shared      bool          // measured on one database, by a new subscription each time
 }
 
 // subscriptions numbers those that share a database.
@@ -95,7 +94,7 @@ func (d drain) on(ctx context.Context, db *DB) (Values, error) {
 	n, err := meter.Wait(ctx, 0)
 	took := time.Since(began)
 	runtime.ReadMemStats(&after)
-	err = errors.Join(err, worker.Stop(context.WithoutCancel(ctx)), meter.Err(), bad.err())
+	err = errors.Join(err, bad.err(), worker.Stop(context.WithoutCancel(ctx)), meter.Err())
 	if err != nil {
 		return nil, err
 	}

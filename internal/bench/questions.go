@@ -1,21 +1,25 @@
 package bench
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // The questions, by ID.
 const (
-	Drain    = "drain"
-	Slow     = "slow"
-	Scale    = "scale"
-	Sparse   = "sparse"
-	Workers  = "workers"
-	Latency  = "latency"
-	Append   = "append"
-	Batches  = "batches"
-	Idle     = "idle"
-	Busy     = "busy"
-	Memory   = "memory"
-	Footless = "buckets"
+	Drain     = "drain"
+	Slow      = "slow"
+	Scale     = "scale"
+	Sparse    = "sparse"
+	Workers   = "workers"
+	Latency   = "latency"
+	Append1   = "append1"
+	Append16  = "append16"
+	Batches   = "batches"
+	Idle      = "idle"
+	Busy      = "busy"
+	Footprint = "footprint"
+	Peak      = "peak"
 )
 
 // usual is the store that is drained.
@@ -26,10 +30,17 @@ const usualBuckets = 16
 // Questions are all questions with the cases that need nothing but this module,
 // for a number of events.
 func Questions(events int) []Question {
-	return []Question{
+	all := []Question{
 		drainQuestion(events),
 		slowQuestion(events),
+		scaleQuestion(events),
+		sparseQuestion(events),
+		workersQuestion(events),
+		latencyQuestion(),
 	}
+	all = append(all, appendQuestions()...)
+	all = append(all, idleQuestion(), busyQuestion(events))
+	return append(all, memoryQuestions(events)...)
 }
 
 // With adds cases of peers and the goals that they make possible to the question
@@ -77,6 +88,25 @@ func slowQuestion(events int) Question {
 				x, ok := v.Of(Ours, "rate")
 				return x / (lanes / work.Seconds()), ok
 			}, Target: 0.9},
+		},
+	}
+}
+
+func scaleQuestion(events int) Question {
+	of := func(buckets, streams int) Case {
+		return Case{
+			Name:    fmt.Sprintf("%s, %s buckets, %s streams", Ours, thousands(float64(buckets)), thousands(float64(streams))),
+			Options: "Shards " + thousands(float64(buckets)),
+			Run:     drain{load: Load{Events: events, Streams: min(streams, events)}, category: Orders, buckets: buckets}.run,
+		}
+	}
+	usual, buckets, streams := of(usualBuckets, 1000), of(1024, 1000), of(usualBuckets, 100_000)
+	return Question{
+		ID: Scale, Title: "More buckets, more streams", Primary: "rate", Unit: "events/s",
+		Cases: []Case{usual, of(128, 1000), buckets, of(usualBuckets, 10_000), streams},
+		Goals: []Goal{
+			{Text: "1,024 buckets ÷ 16", Figure: Ratio(buckets.Name, usual.Name, "rate"), Target: 0.9},
+			{Text: "100,000 streams ÷ 1,000", Figure: Ratio(streams.Name, usual.Name, "rate"), Target: 0.9},
 		},
 	}
 }

@@ -55,12 +55,15 @@ type Server struct {
 	filling   sync.Mutex // guards templates
 	templates map[string]string
 	number    atomic.Int64 // of the latest database
+
+	sharing sync.Mutex // guards shared
+	shared  map[Load]*DB
 }
 
 // StartServer starts a server that syncs to disk, or uses the one that
 // DATABASE_URL names.
 func StartServer(ctx context.Context) (*Server, error) {
-	s := &Server{templates: map[string]string{}}
+	s := &Server{templates: map[string]string{}, shared: map[Load]*DB{}}
 	var err error
 	if pgserver.Configured() {
 		s.pg, err = pgserver.Open(ctx)
@@ -91,6 +94,9 @@ func (s *Server) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var errs []error
+	for _, d := range s.shared {
+		d.Close()
+	}
 	if s.pg.External() {
 		for _, name := range s.templates {
 			errs = append(errs, s.pg.DropDatabase(ctx, name))

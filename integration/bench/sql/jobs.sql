@@ -1,0 +1,2 @@
+-- How many jobs there are.
+select count(*) from river_job

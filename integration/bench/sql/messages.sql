@@ -1,0 +1,2 @@
+-- How many messages there are.
+select count(*) from watermill_orders

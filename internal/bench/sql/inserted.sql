@@ -1,0 +1,2 @@
+-- How many payloads there are.
+select count(*) from payloads
