@@ -50,6 +50,20 @@ pooler: postgres ## Run the tests that need PgBouncer.
 chaos: postgres ## Break worker processes at random for a minute; DURATION=… SEED=… choose.
 	$(GO) run ./integration/chaos -duration $(or $(DURATION),60s) $(if $(SEED),-seed $(SEED))
 
+.PHONY: bench
+bench: postgres ## Measure suisha beside its peers (ten minutes). ONLY=… REPEATS=… choose.
+	cd integration/bench && GOWORK=off $(GO) run -tags peers . $(if $(ONLY),-only $(ONLY)) $(if $(REPEATS),-repeats $(REPEATS)) $(if $(JSON),-json $(abspath $(JSON)))
+
+.PHONY: bench-peers
+bench-peers: postgres ## Run each case of the benchmark once over little, the peers' too (minutes).
+	cd integration/bench && GOWORK=off $(GO) vet -tags peers ./...
+	cd integration/bench && GOWORK=off $(GO) test -tags peers -timeout 10m ./...
+	sh internal/tools/peers.sh write
+
+.PHONY: bench-docs
+bench-docs: postgres ## Measure, and write tables and charts into docs.
+	cd integration/bench && GOWORK=off $(GO) run -tags peers . -svg $(CURDIR)/docs/bench -markdown $(CURDIR)/docs/BENCHMARKS.md
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint-$(GOLANGCI_VERSION) ## Run golangci-lint; the first run builds it (minutes).
 	$(BIN)/golangci-lint run ./...

@@ -25,6 +25,7 @@ var ranks = map[string]int{
 	"examples":          50,
 	"cmd":               50,
 	"integration":       50,
+	"internal/bench":    45,
 	"internal/archtest": 50,
 }
 

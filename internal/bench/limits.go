@@ -137,7 +137,7 @@ func keiroRead(l Load) func(context.Context, *Env) (Values, error) {
 		defer pool.Close()
 		skip, stop, within := e.Part(l.Events)
 		m := NewMeter(l.Events, l.Streams, true, stop)
-		m.Skip(skip)
+		m.Spare(skip)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		began := time.Now()

@@ -40,8 +40,8 @@ func NewMeter(events, streams int, ordered bool, stop int) *Meter {
 	return m
 }
 
-// Skip tells it that the first n events are not coming.
-func (m *Meter) Skip(n int) {
+// Spare tells it that the first n events are not coming.
+func (m *Meter) Spare(n int) {
 	m.count.Store(int64(n))
 	for k := range n {
 		if m.ordered {

@@ -47,7 +47,7 @@ func (b Backlog) Meter() *Meter {
 		streams = 1 // what is in order as a whole is so in each stream
 	}
 	m := NewMeter(b.Events, streams, b.Ordered, b.Stop)
-	m.Skip(b.Skip)
+	m.Spare(b.Skip)
 	return m
 }
 

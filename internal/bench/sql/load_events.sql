@@ -1,10 +1,13 @@
 -- Events $3 to $4 - 1 of category $1, which has $2 streams. Positions begin after
 -- $5. If $6 is not 0, each $6-th position is of the rare category, which $7 says
 -- that this is. $8 type; $9 metadata, with a zero id in place of the message's;
--- $10 bytes of payload.
+-- $10 bytes of payload. Ids ascend, as those of appends do.
 with numbered as materialized (
     select
-        gen_random_uuid() as event_id,
+        (
+            lpad(to_hex((extract(epoch from now()) * 1000)::int8 + k / 100), 12, '0')
+            || '7' || lpad(to_hex(k % 100), 3, '0') || '8' || left(md5($1::text || $5::int8 + k), 15)
+        )::uuid as event_id,
         k,
         s.stream_id,
         k / $2::int8 + 1 as version,

@@ -1,0 +1,59 @@
+package shardpub_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/suisha-go/suisha/internal/pgtest"
+	"github.com/suisha-go/suisha/kiroku"
+	"github.com/suisha-go/suisha/shardpub"
+)
+
+// The whole path of an event, from the log through a Watermill router to its
+// checkpoint. An operation is an event, so allocations are counted per event.
+func BenchmarkDrainThroughRouter(b *testing.B) {
+	const streams, batch = 100, 1000
+	pool := pgtest.New(b, shardpub.Migrate)
+	events := make([]kiroku.Event, batch)
+	for i := range events {
+		events[i] = kiroku.Event{Type: "Happened", Data: []byte(`{"pad": "` + fmt.Sprintf("%0180d", i) + `"}`)}
+	}
+	for i := range (b.N + batch - 1) / batch {
+		a := kiroku.StreamAppend{Stream: fmt.Sprintf("orders-%d", i%streams), Events: events[:min(batch, b.N-i*batch)]}
+		if _, err := kiroku.Append(b.Context(), pool, a); err != nil {
+			b.Fatal(err)
+		}
+	}
+	sub, err := shardpub.NewSubscriber(pool, shardpub.SubscriberConfig{ConsumerGroup: "bench", Shards: 16}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var handled atomic.Int64
+	done := make(chan struct{})
+	router.AddConsumerHandler("bench", "orders", sub, func(*message.Message) error {
+		if handled.Add(1) == int64(b.N) {
+			close(done)
+		}
+		return nil
+	})
+	ended := make(chan error, 1)
+	b.ReportAllocs()
+	b.ResetTimer()
+	go func() { ended <- router.Run(b.Context()) }()
+	<-done
+	b.StopTimer()
+	if err := router.Close(); err != nil {
+		b.Error(err)
+	}
+	if err := <-ended; err != nil {
+		b.Error(err)
+	}
+}
