@@ -57,7 +57,7 @@ func (c calls) sql4(ctx context.Context, e *bench.Env) (bench.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Run(ctx, t)
+	return c.Run(ctx, e, t)
 }
 
 func (c calls) sql3(ctx context.Context, e *bench.Env) (bench.Values, error) {
@@ -77,10 +77,10 @@ func (c calls) sql3(ctx context.Context, e *bench.Env) (bench.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Run(ctx, t)
+	return c.Run(ctx, e, t)
 }
 
-func (c calls) nats(ctx context.Context, _ *bench.Env) (bench.Values, error) {
+func (c calls) nats(ctx context.Context, e *bench.Env) (bench.Values, error) {
 	b, err := startBroker()
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (c calls) nats(ctx context.Context, _ *bench.Env) (bench.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Run(ctx, t)
+	return c.Run(ctx, e, t)
 }
 
 func (c calls) river(ctx context.Context, e *bench.Env) (bench.Values, error) {
@@ -115,7 +115,7 @@ func (c calls) river(ctx context.Context, e *bench.Env) (bench.Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Run(ctx, bench.Target{
+	return c.Run(ctx, e, bench.Target{
 		Call: func(ctx context.Context, _, turn int) error {
 			if c.Batch == 1 {
 				_, err := client.Insert(ctx, job{N: turn, Pad: pad}, nil)

@@ -26,7 +26,7 @@ func TestCasesComplete(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	r := bench.Runner{Env: &bench.Env{Server: server, Events: 1000}, Repeats: 1, Say: t.Logf}
+	r := bench.Runner{Env: &bench.Env{Server: server, Events: 1000, Brief: true}, Repeats: 1, Say: t.Logf}
 	var chosen []bench.Question
 	for _, q := range questions(r.Env.Events) {
 		if !slow[q.ID] {

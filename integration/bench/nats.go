@@ -10,7 +10,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill-nats/v2/pkg/jetstream"
-	wnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	watermillnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
@@ -66,7 +66,7 @@ func (b *broker) fill(messages int) error {
 	if _, err := js.AddStream(&natsgo.StreamConfig{Name: bench.Orders, Subjects: []string{bench.Orders}}); err != nil {
 		return err
 	}
-	marshaler := &wnats.NATSMarshaler{}
+	marshaler := &watermillnats.NATSMarshaler{}
 	for n := range messages {
 		m, err := marshaler.Marshal(bench.Orders, message.NewMessage(watermill.NewUUID(), bench.Payload(n)))
 		if err != nil {
@@ -98,7 +98,7 @@ func (b *broker) count() (int64, error) {
 }
 
 func (b *broker) publisher(quiet *bench.Quiet) (message.Publisher, error) {
-	return wnats.NewPublisher(wnats.PublisherConfig{URL: b.server.ClientURL(), Marshaler: &wnats.NATSMarshaler{}}, quiet)
+	return watermillnats.NewPublisher(watermillnats.PublisherConfig{URL: b.server.ClientURL(), Marshaler: &watermillnats.NATSMarshaler{}}, quiet)
 }
 
 // pull and push are the two subscribers of watermill-nats.
@@ -107,9 +107,9 @@ func (b *broker) pull(async bool, quiet *bench.Quiet) (message.Subscriber, error
 }
 
 func (b *broker) push(async bool, quiet *bench.Quiet) (message.Subscriber, error) {
-	return wnats.NewSubscriber(wnats.SubscriberConfig{
+	return watermillnats.NewSubscriber(watermillnats.SubscriberConfig{
 		URL: b.server.ClientURL(), QueueGroupPrefix: "bench",
-		JetStream: wnats.JetStreamConfig{DurablePrefix: "bench", AckAsync: async, SubscribeOptions: []natsgo.SubOpt{natsgo.DeliverAll(), natsgo.AckExplicit()}},
+		JetStream: watermillnats.JetStreamConfig{DurablePrefix: "bench", AckAsync: async, SubscribeOptions: []natsgo.SubOpt{natsgo.DeliverAll(), natsgo.AckExplicit()}},
 	}, quiet)
 }
 

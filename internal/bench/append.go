@@ -53,7 +53,7 @@ type Target struct {
 }
 
 // Run measures calls for a while and checks that everything is there.
-func (c Calls) Run(ctx context.Context, t Target) (values Values, err error) {
+func (c Calls) Run(ctx context.Context, e *Env, t Target) (values Values, err error) {
 	defer func() {
 		if closeErr := t.Close(); err == nil {
 			err = closeErr
@@ -75,6 +75,9 @@ func (c Calls) Run(ctx context.Context, t Target) (values Values, err error) {
 		group.Go(func() { call(writer) })
 	}
 	group.Wait()
+	if e.Brief {
+		c.For /= 10
+	}
 	before := turns.Load()
 	began := time.Now()
 	for writer := range c.Writers {
@@ -118,14 +121,15 @@ func (c Calls) on(target func(context.Context, *pgxpool.Pool) (Target, error)) f
 		if err != nil {
 			return nil, err
 		}
-		return c.Run(ctx, t)
+		return c.Run(ctx, e, t)
 	}
 }
 
 // Counting counts with a statement.
 func Counting(pool *pgxpool.Pool, sql string) func(context.Context) (int64, error) {
 	return func(ctx context.Context) (n int64, err error) {
-		return n, pool.QueryRow(ctx, sql).Scan(&n)
+		err = pool.QueryRow(ctx, sql).Scan(&n)
+		return n, err
 	}
 }
 
@@ -173,9 +177,11 @@ func (c Calls) kiroku(_ context.Context, pool *pgxpool.Pool) (Target, error) {
 				stream, version, position  int64
 			)
 			for i := range ids {
-				if ids[i], err = uuid.NewV7(); err != nil {
+				id, err := uuid.NewV7()
+				if err != nil {
 					return err
 				}
+				ids[i] = id
 				types[i], data[i], metadata[i], at[i] = shardpub.DefaultEventType, string(Payload(turn*c.Batch+i)), like, time.Now()
 			}
 			return pool.QueryRow(ctx, kirokuAppendSQL, ids, types, none, none, data, metadata, at, Orders+"-"+strconv.Itoa(turn%appendStreams)).

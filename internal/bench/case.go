@@ -34,6 +34,8 @@ type Env struct {
 	Events int
 	// Full: measure slow peers to the end.
 	Full bool
+	// Brief: it is a test, what takes its time anyway takes a tenth of it.
+	Brief bool
 }
 
 // Question is what is asked, of whom, and which answers are hoped for.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/suisha-go/suisha/router"
 	"github.com/suisha-go/suisha/shardpub"
@@ -34,16 +33,19 @@ func (s *Server) Calls(ctx context.Context, database string) (map[string]int64, 
 	if err != nil {
 		return nil, err
 	}
+	defer rows.Close()
 	all := map[string]int64{}
-	var (
-		text  string
-		calls int64
-	)
-	_, err = pgx.ForEachRow(rows, []any{&text, &calls}, func() error {
+	for rows.Next() {
+		var (
+			text  string
+			calls int64
+		)
+		if err := rows.Scan(&text, &calls); err != nil {
+			return nil, err
+		}
 		all[text] += calls
-		return nil
-	})
-	return all, err
+	}
+	return all, rows.Err()
 }
 
 func (s *Server) total(ctx context.Context, database string) (n int64, err error) {
