@@ -26,7 +26,7 @@ func (f fenced) place() (settled []byte) {
 	var bucket int
 	var checkpoint int64
 	var stored bool
-	err := f.pool.QueryRow(f.t.Context(), statement(f.t, "places.sql"), group, []int32{1}).Scan(&bucket, &checkpoint, &stored, &settled)
+	err := f.pool.QueryRow(f.t.Context(), statement(f.t, "places.sql"), group, []int32{1}).Scan(&bucket, &checkpoint, nil, &stored, &settled, nil)
 	if err != nil || bucket != 1 || kiroku.Position(checkpoint) != f.checkpoint(1) {
 		f.t.Fatalf("bucket %d at %d: %v", bucket, checkpoint, err)
 	}

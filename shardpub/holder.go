@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/kiroku"
@@ -123,58 +124,60 @@ func (s *subscription) tryPlaces(buckets []*bucket) (p places, err error) {
 	ctx, cancel := context.WithTimeout(s.values, writeTimeout)
 	defer cancel()
 	err = s.node.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		if p.of, err = s.loadPlaces(ctx, conn, buckets); err != nil {
+		if p, err = s.loadPlaces(ctx, conn, buckets); err != nil {
 			return err
 		}
-		var at []kiroku.Position
+		var at []kiroku.Position // where what was settled ends
 		for _, place := range p.of {
-			at = append(append(at, place.checkpoint), place.settled.at[max(len(place.settled.at)-1, 0):]...)
+			at = append(at, place.settled.at[max(len(place.settled.at)-1, 0):]...)
 		}
-		if p.stands, err = anchorsAt(ctx, conn, at); err != nil {
+		ends, err := anchorsAt(ctx, conn, at)
+		if err != nil {
 			return &ReadError{Err: err}
 		}
-		if p.head, err = kiroku.Head(ctx, conn); err != nil {
-			return &ReadError{Err: err}
+		for number, place := range p.of {
+			if !place.settled.of(ends) {
+				place.settled = acks{}
+				p.of[number] = place
+			}
 		}
 		return nil
 	})
-	for number, place := range p.of {
-		if !place.settled.of(p.stands) {
-			place.settled = acks{}
-			p.of[number] = place
-		}
-	}
 	return p, err
 }
 
 // loadPlaces reads the rows of buckets. What cannot be understood of what was
 // settled counts for nothing: it comes again.
-func (s *subscription) loadPlaces(ctx context.Context, db kiroku.DB, buckets []*bucket) (map[int]place, error) {
+func (s *subscription) loadPlaces(ctx context.Context, db kiroku.DB, buckets []*bucket) (places, error) {
 	numbers := make([]int32, 0, len(buckets))
 	for _, b := range buckets {
 		numbers = append(numbers, int32(b.number)) //nolint:gosec // at most maxShards
 	}
+	all := places{of: map[int]place{}, stands: anchors{}}
 	rows, err := db.Query(ctx, placesSQL, s.name, numbers)
 	if err != nil {
-		return nil, err
+		return all, err
 	}
 	defer rows.Close()
-	of := map[int]place{}
 	for rows.Next() {
-		var number int
-		var p place
-		var settled []byte
-		if err := rows.Scan(&number, &p.checkpoint, &p.stored, &settled); err != nil {
-			return nil, err
+		var (
+			number  int
+			p       place
+			event   pgtype.UUID
+			settled []byte
+		)
+		if err := rows.Scan(&number, &p.checkpoint, &event, &p.stored, &settled, &all.head); err != nil {
+			return all, err
 		}
 		known, err := decodeAcks(settled)
 		if err != nil {
 			s.node.report(&BucketError{Subscription: s.name, Bucket: number, Doing: "load what was settled", Err: err})
 		}
 		p.settled = known.above(p.checkpoint)
-		of[number] = p
+		all.of[number] = p
+		all.stands[p.checkpoint] = event.Bytes
 	}
-	return of, rows.Err()
+	return all, rows.Err()
 }
 
 func (s *subscription) assignment(b *bucket) Assignment {

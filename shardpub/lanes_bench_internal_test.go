@@ -13,7 +13,7 @@ func BenchmarkLanes(b *testing.B) {
 	for _, width := range []int{1, 4, 64} {
 		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
 			const streams, window = 100, 256
-			l := newLanes(width, 0)
+			l := newLanes(width, 0, acks{})
 			position := kiroku.Position(0)
 			push := func() {
 				position++
