@@ -168,6 +168,13 @@ func (r *releaser) write(ctx context.Context, db kiroku.DB, due []*giving) (agai
 	if err != nil {
 		return nil, err
 	}
+	var lost []*bucket
+	for _, g := range due { // a try whose answer was lost may have released it
+		if gone, asked := released[g.bucket]; asked && !gone && !mine[g.bucket] && !g.unanswered {
+			lost = append(lost, g.bucket)
+		}
+	}
+	r.node.fence(ctx, db, lost...)
 	for _, g := range due {
 		switch b := g.bucket; {
 		case released[b], g.unanswered && !mine[b] && b.trusted():

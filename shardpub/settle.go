@@ -127,9 +127,11 @@ func (f *flusher) flush(ctx context.Context, buckets []*bucket) error {
 			return nil
 		}
 		f.sent = clock.Now()
-		if err := rows.save(ctx, conn, f.mark); err != nil {
+		lost, err := rows.save(ctx, conn, f.mark)
+		if err != nil {
 			return err
 		}
+		f.node.fence(ctx, conn, lost...)
 		f.node.last.good()
 		return nil
 	})

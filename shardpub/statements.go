@@ -7,6 +7,8 @@ var (
 	checkpointSQL string
 	//go:embed sql/dead_letter.sql
 	deadLetterSQL string
+	//go:embed sql/fenced.sql
+	fencedSQL string
 	//go:embed sql/keepalive.sql
 	keepaliveSQL string
 	//go:embed sql/missing_grants.sql

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/kiroku"
-	"github.com/suisha-go/suisha/lease"
 )
 
 type bucketKey struct {
@@ -74,19 +73,19 @@ func (r *bucketRows) args() []any {
 	return []any{r.subscriptions, r.buckets, r.workers, r.shards, r.positions, r.settled}
 }
 
-// save writes the rows. skipped is called for buckets with a locked row:
-// their checkpoint waits for the next flush.
-func (r *bucketRows) save(ctx context.Context, db kiroku.DB, skipped func(*bucket)) error {
+// save writes the rows and returns the buckets that were lost. skipped is called for
+// buckets with a locked row: their checkpoint waits for the next flush.
+func (r *bucketRows) save(ctx context.Context, db kiroku.DB, skipped func(*bucket)) (lost []*bucket, err error) {
 	rows, err := db.Query(ctx, checkpointSQL, r.args()...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var k bucketKey
 		var saved, mine bool
 		if err := rows.Scan(&k.subscription, &k.bucket, &k.worker, nil, &saved, &mine); err != nil {
-			return err
+			return nil, err
 		}
 		w := r.byKey[k]
 		switch {
@@ -95,11 +94,10 @@ func (r *bucketRows) save(ctx context.Context, db kiroku.DB, skipped func(*bucke
 		case mine:
 			skipped(w.b)
 		default:
-			w.b.tenure.End(lease.ErrLost)
-			w.b.sub.wake()
+			lost = append(lost, w.b)
 		}
 	}
-	return rows.Err()
+	return lost, rows.Err()
 }
 
 // release gives the buckets back, and tells which it did and which are still
@@ -150,10 +148,14 @@ func (n *Node) writeDeadLetter(b *bucket, e *entry, reason kiroku.Reason, delive
 		if !b.trusted() {
 			return nil // not any more, now that the log is known (P-31)
 		}
-		return conn.QueryRow(ctx, deadLetterSQL,
+		err := conn.QueryRow(ctx, deadLetterSQL,
 			b.sub.name, b.number, b.sub.worker, b.sub.cfg.Shards,
 			int64(e.event.Position), e.event.ID, string(text), reason.Summary(), deliveries, int64(p.mark), p.settled,
 		).Scan(&written)
+		if err == nil && !written {
+			n.fence(ctx, conn, b)
+		}
+		return err
 	})
 	if isEventGone(err) {
 		return true, nil

@@ -97,7 +97,7 @@ end
 $$;
 
 create trigger chaos_claimed after insert on suisha.ownership_log
-    for each row when (new.to_worker is not null)
+    for each row when (new.to_worker is not null and new.reason <> 'fenced')
     execute function chaos.claimed();
 
 create function chaos.checkpoint_moved() returns trigger language plpgsql as $$
