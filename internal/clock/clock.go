@@ -8,13 +8,32 @@ import (
 	"time"
 )
 
-var offset atomic.Int64
+// source is what Now reads instead of time.Now, if anything.
+var source atomic.Pointer[func() time.Time]
 
-// Now is time.Now, moved by Shift. It carries a monotonic reading.
-func Now() time.Time { return time.Now().Add(time.Duration(offset.Load())) }
+// Now is time.Now, unless Shift or Use say otherwise. It carries a monotonic
+// reading.
+func Now() time.Time {
+	if read := source.Load(); read != nil {
+		return (*read)()
+	}
+	return time.Now()
+}
 
 // Shift moves Now by d for the whole process: a host whose wall clock is wrong.
-func Shift(d time.Duration) { offset.Store(int64(d)) }
+func Shift(d time.Duration) {
+	Use(func() time.Time { return time.Now().Add(d) })
+}
+
+// Use has Now read another clock, for the whole process; nil is time.Now. It is
+// for simulations of clocks that step.
+func Use(read func() time.Time) {
+	if read == nil {
+		source.Store(nil)
+		return
+	}
+	source.Store(&read)
+}
 
 // Elapsed is how long ago t was: the larger of the monotonic and the wall
 // difference, because the monotonic clock stands still while a machine is
