@@ -5,3 +5,10 @@ func (k *Keeper) SetRandom(f func() float64) { k.random = f }
 
 // Successor is whose session one watches.
 var Successor = successor
+
+// Sessions are those that a Watch is to watch, and Changed tells of changes of
+// that; for whoever runs in its stead.
+func (w *Watch) Sessions() []int64 { return w.sessions() }
+
+// Changed holds one.
+func (w *Watch) Changed() <-chan struct{} { return w.changed }

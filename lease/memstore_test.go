@@ -22,6 +22,10 @@ type table struct {
 	beats    int
 	claimed  int
 	claimLog []lease.Claim
+	locked   map[int]bool       // rows that somebody else has locked
+	shut     map[uuid.UUID]bool // presence that somebody else has locked
+	began    time.Time          // of the server
+	departed time.Time          // when a worker last left, began to, or was marked
 }
 
 type memRow struct {
@@ -34,12 +38,16 @@ type memWorker struct {
 	leaving, gone bool
 	lock          int64
 	giving        []int
+	joined        time.Time
 	heartbeat     time.Time
 	expires       time.Time
 }
 
 func newTable(n int) *table {
-	return &table{rows: make([]memRow, n), workers: map[uuid.UUID]*memWorker{}}
+	return &table{
+		rows: make([]memRow, n), workers: map[uuid.UUID]*memWorker{},
+		locked: map[int]bool{}, shut: map[uuid.UUID]bool{},
+	}
 }
 
 func (m *table) listen(f func()) {
@@ -113,13 +121,16 @@ func (l *line) Join(ctx context.Context, p lease.Presence) error {
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
+	if err := l.open(ctx, p.Identity.Worker); err != nil {
+		return err
+	}
 	m := l.table
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
 	w := m.workers[p.Identity.Worker]
 	if w == nil {
-		w = &memWorker{}
+		w = &memWorker{joined: now}
 		m.workers[p.Identity.Worker] = w
 	}
 	w.weight, w.lock, w.gone, w.heartbeat, w.expires = p.Weight, p.Lock, false, now, now.Add(p.TTL)
@@ -137,13 +148,19 @@ func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 	m.beats++
 	now := time.Now()
 	s := m.snapshot(now)
-	if w := m.workers[b.Worker]; w != nil {
-		s.Joined = true
+	w := m.workers[b.Worker]
+	if s.Joined = w != nil; s.Joined && !m.shut[b.Worker] {
 		w.heartbeat, w.expires = now, now.Add(b.TTL)
 		w.weight, w.leaving, w.lock, w.giving, w.gone = b.Weight, b.Leaving, b.Lock, slices.Clone(b.Giving), false
 	}
+	if b.Leaving {
+		m.departed = now
+	}
+	if s.Joined && w.gone { // its mark is still there: others may claim by it
+		return s, nil
+	}
 	for _, bucket := range b.Renew {
-		if m.rows[bucket].owner == b.Worker {
+		if m.rows[bucket].owner == b.Worker && !m.locked[bucket] {
 			m.rows[bucket].expiry = now.Add(b.TTL)
 			s.Renewed = append(s.Renewed, bucket)
 		}
@@ -176,6 +193,9 @@ func (l *line) Give(ctx context.Context, g lease.Giving) error {
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
+	if err := l.open(ctx, g.Worker); err != nil {
+		return err
+	}
 	l.table.mu.Lock()
 	defer l.table.mu.Unlock()
 	if w := l.workers[g.Worker]; w != nil {
@@ -195,6 +215,9 @@ func (l *line) Claim(ctx context.Context, c lease.Claim) ([]int, error) {
 	var got []int
 	for _, w := range c.Wanted {
 		r := &m.rows[w.Bucket]
+		if m.locked[w.Bucket] {
+			continue
+		}
 		if r.owner == uuid.Nil || r.owner == c.Worker || r.owner == w.Expected && (r.expiry.Before(now) || m.goneWith(w, r.expiry)) {
 			*r = memRow{owner: c.Worker, expiry: now.Add(c.TTL)}
 			got = append(got, w.Bucket)
@@ -220,7 +243,7 @@ func (l *line) Release(ctx context.Context, r lease.Release) ([]int, error) {
 	defer m.mu.Unlock()
 	var got []int
 	for _, b := range r.Buckets {
-		if m.rows[b].owner == r.Worker {
+		if m.rows[b].owner == r.Worker && !m.locked[b] {
 			m.rows[b] = memRow{}
 			got = append(got, b)
 		}
@@ -235,9 +258,13 @@ func (l *line) Leave(ctx context.Context, _ string, worker uuid.UUID) error {
 	if err := l.reach(ctx); err != nil {
 		return err
 	}
+	if err := l.open(ctx, worker); err != nil {
+		return err
+	}
 	m := l.table
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.departed = time.Now()
 	if slices.ContainsFunc(m.rows, func(r memRow) bool { return r.owner == worker }) {
 		if w := m.workers[worker]; w != nil {
 			w.leaving = true

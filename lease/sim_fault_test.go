@@ -13,18 +13,20 @@ import (
 	"github.com/suisha-go/suisha/lease"
 )
 
-// seededFaults are stores with a mistake each.
-var seededFaults = map[string]func(lease.Store) lease.Store{
-	"a claim does not look at the row":     func(s lease.Store) lease.Store { return grabbing{s.(*line)} },
-	"a claim does not look at the expiry":  func(s lease.Store) lease.Store { return impatient{s.(*line)} },
-	"a renewal does not look at the owner": func(s lease.Store) lease.Store { return believing{s.(*line)} },
-	"leases run out five seconds early":    func(s lease.Store) lease.Store { return hurried{s.(*line)} },
-	"a beat frees what it does not name":   func(s lease.Store) lease.Store { return forgetful{s.(*line)} },
+// seededFaults are what somebody may get wrong.
+var seededFaults = map[string]fault{
+	"a claim does not look at the row":     {store: func(s lease.Store) lease.Store { return grabbing{s.(*line)} }},
+	"a claim does not look at the expiry":  {store: func(s lease.Store) lease.Store { return impatient{s.(*line)} }},
+	"a renewal does not look at the owner": {store: func(s lease.Store) lease.Store { return believing{s.(*line)} }},
+	"leases run out five seconds early":    {store: func(s lease.Store) lease.Store { return hurried{s.(*line)} }},
+	"a beat frees what it does not name":   {store: func(s lease.Store) lease.Store { return forgetful{s.(*line)} }},
+	"a lease is trusted to its very end":   {config: lease.Config{Margin: time.Nanosecond}},
+	"a fallen server proves death":         {grace: simGrace},
 }
 
 func TestSimulatorFindsASeededFault(t *testing.T) { //nolint:paralleltest // it sets flags
 	setFlag(t, "rapid.nofailfile", "true")
-	setFlag(t, "rapid.shrinktime", "5s")
+	setFlag(t, "rapid.shrinktime", "2s")
 	drawn, shrunk := 0, 0
 	for title, fault := range seededFaults {
 		t.Run(title, func(t *testing.T) {

@@ -50,16 +50,21 @@ func (p *proc) Lose(t *lease.Tenure) {
 		p.w.violate("%v loses tenure %d of bucket %d, which it does not have", p, t.ID, t.Bucket)
 		return
 	}
+	p.causeless(s)
 	p.wait(p.hanging())
-	p.wait(after(time.Millisecond + time.Duration(t.Bucket)*37*time.Microsecond)) // one by one
+	p.wait(after(p.heeds(t)))
 	p.gate(100 + 2*t.Bucket)
 	p.settle(s)
 	p.ends(s, true)
 }
 
 // Drain implements lease.Holder.
-func (p *proc) Drain(ctx context.Context, t *lease.Tenure, _ lease.Reason, unreleased func(error)) error {
+func (p *proc) Drain(ctx context.Context, t *lease.Tenure, r lease.Reason, unreleased func(error)) error {
 	s := p.stintOf(t)
+	// Twice seen, 100 ms apart, by a worker that learns of it a moment later (P-10).
+	if s != nil && r == lease.Rebalanced && !s.resigned && !p.w.keiroHere() && !p.w.table.others(p.id, 100*time.Millisecond) {
+		p.w.violate("%v gives bucket %d to nobody that it can have seen twice", p, t.Bucket)
+	}
 	if s == nil {
 		p.w.violate("%v drains tenure %d of bucket %d, which it does not have", p, t.ID, t.Bucket)
 		return lease.ErrLost
@@ -130,10 +135,29 @@ func (p *proc) wait(c <-chan struct{}) {
 	}
 }
 
+// heeds is how long a handler takes to heed the end of its context: less than the
+// margin of trust, which is there for that.
+func (p *proc) heeds(t *lease.Tenure) time.Duration {
+	tenths := (p.w.s.seed*17 + uint64(t.Bucket)*5 + t.ID*11 + uint64(p.n)*3) % 16
+	return time.Millisecond + time.Duration(tenths)*100*time.Millisecond + time.Duration(t.Bucket)*37*time.Microsecond
+}
+
+// causeless finds fault with a loss of what is still the worker's and trusted
+// (P-8).
+func (p *proc) causeless(s *stint) {
+	owner := p.w.table.owners()[s.bucket]
+	p.w.mu.Lock()
+	same := p.grants[s.bucket] == s.grant && !s.grant.excused
+	p.w.mu.Unlock()
+	if same && owner == p.id && s.t.Left() > 0 {
+		p.w.violate("%v lets go of bucket %d, which is its own", p, s.bucket)
+	}
+}
+
 // settle begins no further checkpoint, and waits for the one that is on its way.
 func (p *proc) settle(s *stint) {
 	p.w.mu.Lock()
-	s.quiet = true
+	s.idle, s.quiet = true, true
 	p.w.mu.Unlock()
 	p.mu.Lock()
 	written := p.flushing

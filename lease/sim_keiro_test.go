@@ -34,6 +34,13 @@ func (w *world) startKeiro(n int) {
 	go k.run()
 }
 
+// keiroHere: some of them work here.
+func (w *world) keiroHere() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.keiros) > 0
+}
+
 func (k *keiroWorker) run() {
 	tick := time.NewTicker(keiroRenew + time.Duration(k.id[0])*time.Microsecond)
 	defer tick.Stop()

@@ -3,6 +3,7 @@ package lease_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,10 +22,25 @@ type weather struct {
 	slow, back time.Duration // how long it takes there, and back
 }
 
+// keeperPlace is where a Keeper's statements go out: over its process's session.
+const keeperPlace = 3
+
 // simLine is a process's way to the table. It implements lease.Store.
 type simLine struct {
 	p     *proc
 	store lease.Store // the table's, perhaps with a seeded fault
+
+	mu   sync.Mutex
+	seen map[int]sighting // by bucket, what the last good beat brought
+	last time.Time        // when that came
+	calm time.Time        // since when no beat failed or was late
+	bad  bool             // the last beat failed
+}
+
+// sighting is a lease as a worker sees it, and since when it is so.
+type sighting struct {
+	lease.Row
+	since time.Time
 }
 
 var _ lease.Store = (*simLine)(nil)
@@ -37,12 +53,20 @@ func (l *simLine) trip(ctx context.Context, place int, doing string, apply func(
 	if p.dead() {
 		return errDead
 	}
+	var session *backend
+	if place == keeperPlace {
+		var err error
+		if session, err = p.connected(ctx); err != nil {
+			return err
+		}
+	}
 	sky, down := p.sky(), w.isDown()
 	switch {
 	case down == 1 || sky.kind == fails:
 		return errDown
 	case down > 1 || sky.kind == cuts:
 		<-ctx.Done()
+		p.abandon(session)
 		return ctx.Err()
 	}
 	way := time.Millisecond + p.apart() + time.Duration(place*13)*time.Nanosecond + sky.slow
@@ -62,6 +86,10 @@ func (l *simLine) trip(ctx context.Context, place int, doing string, apply func(
 	// still.
 	if w.over() {
 		return errDead
+	}
+	if session != nil && !session.open(session.over) {
+		session.forget()
+		return errSession
 	}
 	err := apply()
 	w.check(p.String() + " " + doing)
@@ -98,37 +126,76 @@ func travel(ctx context.Context, d time.Duration) error {
 }
 
 func (l *simLine) Join(ctx context.Context, p lease.Presence) error {
-	return l.trip(ctx, 3, "joins", func() error { return l.store.Join(ctx, p) })
+	return l.trip(ctx, keeperPlace, "joins", func() error { return l.store.Join(ctx, p) })
 }
 
 func (l *simLine) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 	var s lease.Snapshot
-	err := l.trip(ctx, 3, "beats", func() (err error) {
+	sent := time.Now()
+	err := l.trip(ctx, keeperPlace, "beats", func() (err error) {
 		s, err = l.store.Beat(ctx, b)
 		return err
 	})
+	l.sees(sent, s.Rows, err)
 	if err != nil {
 		return lease.Snapshot{}, err
 	}
 	return s, nil
 }
 
+// sees keeps what a worker may know of the others' leases (P-11).
+func (l *simLine) sees(sent time.Time, rows []lease.Row, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.bad = true
+		return
+	}
+	now := time.Now()
+	if l.bad || l.last.IsZero() || sent.Sub(l.last) > lateBeat {
+		l.calm = now
+	}
+	l.last, l.bad = now, false
+	for _, r := range rows {
+		if o := l.seen[r.Bucket]; o.Owner != r.Owner || o.Expiry != r.Expiry || o.since.IsZero() {
+			l.seen[r.Bucket] = sighting{r, now}
+		}
+	}
+}
+
+// Times of P-11: how long a lease is watched, and when a beat is late.
+const (
+	watchTime = 12 * time.Second
+	lateBeat  = 15 * time.Second
+)
+
+// watched: the worker has seen the lease unchanged for long enough.
+func (l *simLine) watched(bucket int, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since := l.seen[bucket].since
+	if l.calm.After(since) {
+		since = l.calm
+	}
+	return !l.bad && now.Sub(since) > watchTime
+}
+
 func (l *simLine) Give(ctx context.Context, g lease.Giving) error {
-	return l.trip(ctx, 3, "gives", func() error { return l.store.Give(ctx, g) })
+	return l.trip(ctx, keeperPlace, "gives", func() error { return l.store.Give(ctx, g) })
 }
 
 func (l *simLine) Claim(ctx context.Context, c lease.Claim) ([]int, error) {
 	var got []int
-	err := l.trip(ctx, 3, "claims", func() (err error) {
-		marked := map[int]uuid.UUID{}
-		for _, w := range c.Wanted {
-			marked[w.Bucket] = l.p.w.table.markedOwner(w.Bucket)
+	for _, w := range c.Wanted {
+		if w.Expected != uuid.Nil && w.Expected != c.Worker && w.Expiry == 0 && !l.watched(w.Bucket, time.Now()) {
+			l.p.w.violate("%v wants bucket %d of %v, which it has not watched", l.p, w.Bucket, w.Expected[0])
 		}
+	}
+	err := l.trip(ctx, keeperPlace, "claims", func() (err error) {
+		before := l.p.w.table.prior()
 		got, err = l.store.Claim(ctx, c)
 		for _, b := range got {
-			if marked[b] != uuid.Nil && marked[b] != c.Worker {
-				l.p.w.excuse(b, marked[b])
-			}
+			l.p.w.taken(l.p, b, before[b])
 		}
 		l.p.w.granted(l.p, got)
 		l.p.w.note("%v claims %v of %v", l.p, got, c.Wanted)
@@ -151,7 +218,7 @@ func (w *world) granted(p *proc, buckets []int) {
 
 func (l *simLine) Release(ctx context.Context, r lease.Release) ([]int, error) {
 	var got []int
-	err := l.trip(ctx, 3, "releases", func() (err error) {
+	err := l.trip(ctx, keeperPlace, "releases", func() (err error) {
 		got, err = l.store.Release(ctx, r)
 		l.p.w.note("%v frees %v", l.p, got)
 		return err
@@ -163,7 +230,7 @@ func (l *simLine) Release(ctx context.Context, r lease.Release) ([]int, error) {
 }
 
 func (l *simLine) Leave(ctx context.Context, subscription string, worker uuid.UUID) error {
-	return l.trip(ctx, 3, "leaves", func() error {
+	return l.trip(ctx, keeperPlace, "leaves", func() error {
 		l.p.w.note("%v leaves", l.p)
 		return l.store.Leave(ctx, subscription, worker)
 	})

@@ -31,6 +31,7 @@ type proc struct {
 	id     uuid.UUID
 	weight int
 	keeper *lease.Keeper
+	watch  *lease.Watch
 	line   *simLine
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -46,6 +47,11 @@ type proc struct {
 	deaf     bool
 	leaving  bool
 	flushing chan struct{}
+	backend  *backend
+	// abandoned are connections that the server does not yet know to be given up.
+	abandoned []*backend
+	// odd is when it last stood still, or its handlers hung.
+	odd time.Time
 }
 
 func (p *proc) String() string { return fmt.Sprintf("w%d", p.id[0]) }
@@ -61,12 +67,15 @@ func (w *world) start(weight int) *proc {
 	w.procs = append(w.procs, p)
 	w.mu.Unlock()
 	var store lease.Store = &line{table: w.table}
-	if w.store != nil {
-		store = w.store(store)
+	if w.fault.store != nil {
+		store = w.fault.store(store)
 	}
-	p.line = &simLine{p: p, store: store}
+	p.line = &simLine{p: p, store: store, seen: map[int]sighting{}}
+	p.watch = lease.NewWatch(nil, nil)
+	cfg := w.fault.config
+	cfg.Weight = weight
 	k, err := lease.NewKeeper(p.line, p, lease.KeeperConfig{
-		Config: lease.Config{Weight: weight}, Subscription: subscription(w.s.shards),
+		Config: cfg, Subscription: subscription(w.s.shards), Watch: p.watch,
 		Identity: lease.Identity{Worker: p.id, Host: "sim", PID: n, Version: "sim"},
 	})
 	if err != nil {
@@ -92,6 +101,8 @@ func (w *world) start(weight int) *proc {
 		_ = k.Run(ctx) // what was not released is the world's to see
 	}()
 	go p.flush()
+	go p.keepSession()
+	go p.watchNext()
 	w.note("%v begins, weight %d", p, weight)
 	return p
 }
@@ -142,9 +153,13 @@ func (p *proc) under(sky weather, d time.Duration) {
 	p.mu.Unlock()
 	p.w.later(d, func() {
 		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.weather == &sky {
+		over := p.weather == &sky
+		if over {
 			p.weather = &weather{}
+		}
+		p.mu.Unlock()
+		if over {
+			p.reach()
 		}
 	})
 }
@@ -168,6 +183,7 @@ func (p *proc) unblock(where *chan struct{}, c chan struct{}) { //nolint:gocriti
 	if *where != nil && (c == nil || *where == c) {
 		close(*where)
 		*where = nil
+		p.odd = time.Now()
 	}
 }
 

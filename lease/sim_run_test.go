@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/suisha-go/suisha/internal/clock"
 	"github.com/suisha-go/suisha/lease"
 )
 
@@ -21,12 +20,38 @@ type outcome struct {
 	settled     time.Duration // how long the shares took to be even
 }
 
-// simulate plays the schedule in a bubble. The store, if any, is put before the
-// table of each worker: a seeded fault.
-func simulate(t *testing.T, s schedule, store func(lease.Store) lease.Store) (o outcome) {
+// fault is a mistake that is seeded into a simulation, to be found.
+type fault struct {
+	store  func(lease.Store) lease.Store // put before the table of each worker
+	config lease.Config                  // of each worker
+	grace  time.Duration                 // of the watches, instead of both of theirs
+}
+
+func newWorld(t *testing.T, s schedule, f fault) *world {
+	t.Helper()
+	w := &world{
+		t: t, s: s, table: newTable(s.shards), fault: f, began: time.Now(),
+		locks: map[int64]*backend{}, fallen: make(chan struct{}), grace: simGrace, strange: simStrange,
+	}
+	if f.grace > 0 {
+		w.grace, w.strange = f.grace, f.grace
+	}
+	w.table.began = w.began.Add(-time.Minute)
+	return w
+}
+
+// simulate plays the schedule in a bubble.
+func simulate(t *testing.T, s schedule, f fault) (o outcome) {
+	t.Helper()
+	return simulateFor(t, s, f, steadyFor)
+}
+
+// simulateFor plays the schedule and waits so long for a move when all is settled.
+func simulateFor(t *testing.T, s schedule, f fault, steady time.Duration) (o outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, s: s, table: newTable(s.shards), store: store, began: time.Now()}
+		w := newWorld(t, s, f)
+		w.steadyFor = steady
 		for i, e := range s.steps {
 			// No two things ever happen at the same instant.
 			time.Sleep(e.after + time.Duration(i*i*977+331)*time.Nanosecond)
@@ -61,6 +86,22 @@ func (w *world) do(e event) {
 		w.storm(1 + e.n%2)
 		w.later(e.last, func() { w.storm(0) })
 		return
+	case restart, fall:
+		w.note("%v", e)
+		w.storm(1)
+		w.fall(e.kind == restart)
+		w.later(e.last/8, func() { w.storm(0) })
+		return
+	case allFreeze:
+		w.note("%v", e)
+		for i, p := range alive {
+			p.blocked(&p.thawed, e.last+time.Duration(i)*300*time.Millisecond)
+		}
+		return
+	case lockRow:
+		w.note("%v", e)
+		w.lock(e.who%w.s.shards, e.last)
+		return
 	case keiro:
 		w.startKeiro(e.n)
 		return
@@ -69,8 +110,19 @@ func (w *world) do(e event) {
 		return
 	case steps:
 		w.note("%v", e)
-		w.shift += e.last
-		clock.Shift(w.shift)
+		stepWall(e.last)
+		return
+	case sleeps:
+		w.note("%v", e)
+		sleepClock()
+		for i, p := range alive {
+			p.blocked(&p.thawed, e.last+time.Duration(i)*300*time.Microsecond)
+		}
+		w.later(e.last-time.Microsecond, wakeClock)
+		return
+	case stepsBack:
+		w.note("%v", e)
+		stepWall(-e.last)
 		return
 	}
 	if len(alive) == 0 {
@@ -88,18 +140,27 @@ func (p *proc) suffer(e event) {
 		p.leave()
 	case crashes:
 		p.kill()
+		p.halfOpen()
 	case killed:
 		p.kill()
-		p.w.suspect(p.id)
+		// What it has sent arrives, and then the server knows.
+		p.w.later(p.sky().slow+10*time.Millisecond, func() { p.w.endBackend(p.current(), false) })
 	case freezes:
 		p.blocked(&p.thawed, e.last)
 	case suspends:
 		p.blocked(&p.thawed, e.last)
-		p.w.suspect(p.id)
+		p.w.endBackend(p.current(), false)
+	case ends:
+		p.w.endBackend(p.current(), false)
 	case severs:
 		p.under(weather{kind: cuts}, e.last)
-		p.w.suspect(p.id)
-	case cuts, fails, forgets:
+		p.w.endBackend(p.current(), false)
+	case cuts:
+		p.under(weather{kind: cuts}, e.last)
+		p.halfOpen()
+	case lockWorker:
+		p.w.shut(p.id, e.last)
+	case fails, forgets:
 		p.under(weather{kind: e.kind}, e.last)
 	case slows:
 		sky := weather{kind: slows, slow: time.Duration(e.n+1) * 400 * time.Millisecond}
@@ -138,16 +199,26 @@ func (p *proc) resign(n int) {
 	}
 	p.w.mu.Lock()
 	s := p.stints[held[n%len(held)]]
+	if s != nil {
+		s.resigned = true
+	}
 	p.w.mu.Unlock()
 	if s != nil {
 		p.keeper.Resign(p.w.t.Context(), s.t, 10*time.Second)
 	}
 }
 
+// storm begins an outage, or ends it.
 func (w *world) storm(down int) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.down = down
+	procs := slices.Clone(w.procs)
+	w.mu.Unlock()
+	for _, p := range procs {
+		if down == 0 && p.sky().kind != cuts {
+			p.reach()
+		}
+	}
 }
 
 func (w *world) isDown() int {
@@ -183,6 +254,8 @@ func (w *world) heal() {
 	}
 	w.timers = nil
 	w.down = 0
+	w.table.unlock()
+	wakeClock()
 	procs := slices.Clone(w.procs)
 	w.mu.Unlock()
 	w.note("all faults end")
@@ -190,6 +263,7 @@ func (w *world) heal() {
 		p.mu.Lock()
 		p.weather, p.deaf = &weather{}, false
 		p.mu.Unlock()
+		p.reach()
 		p.unblock(&p.thawed, nil)
 		p.unblock(&p.hung, nil)
 	}
@@ -214,5 +288,5 @@ func (w *world) end() {
 		<-p.done
 	}
 	time.Sleep(time.Minute) // statements that hang reach their deadlines
-	clock.Shift(0)
+	resetClock()
 }

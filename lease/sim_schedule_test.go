@@ -47,19 +47,31 @@ const (
 	resigns   = "resign"      // it gives up a bucket by itself
 	keiro     = "keiro"       // a worker by keiro's rules begins
 	keiroEnds = "keiro ends"  // n: 0 in good order, 1 by a crash
-	steps     = "clock steps" // the local clocks of all workers go forward
+	steps     = "clock steps" // the wall clocks of all workers go forward
+	stepsBack = "steps back"  // they go back
+	sleeps    = "sleep"       // the machine of all workers is suspended
+
+	allFreeze  = "all freeze"  // all stand still, and go on one after another
+	ends       = "end"         // its session is ended, and it knows; it comes back
+	restart    = "restart"     // all sessions end, and the server is another one
+	fall       = "fall"        // all sessions end; it is the same server afterwards
+	lockRow    = "lock row"    // somebody locks the row of bucket who
+	lockWorker = "lock worker" // somebody locks its presence
 )
 
 // kinds are what a schedule is made of; what is named twice happens twice as
 // often.
 var kinds = []string{
 	rests, joins, joins, joins, leaves, crashes, killed, freezes, freezes, suspends, severs, cuts, fails, forgets,
-	slows, slows, outage, hangs, deafens, robs, resigns,
+	slows, slows, outage, hangs, deafens, robs, resigns, ends, ends, allFreeze, restart, fall, lockRow, lockWorker,
 }
 
 var (
 	mixedKinds = append(slices.Clone(kinds), keiro, keiroEnds)
-	clockKinds = append(slices.Clone(kinds), steps, steps, steps)
+	clockKinds = append(slices.Clone(kinds), steps, steps, steps, stepsBack, stepsBack, stepsBack)
+	// A machine whose clock goes back while it sleeps, or shortly before, cannot know
+	// for how long it slept.
+	sleepKinds = append(slices.Clone(mixedKinds), keiro, keiro, steps, sleeps, sleeps, sleeps)
 )
 
 func (e event) String() string {

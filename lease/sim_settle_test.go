@@ -148,7 +148,11 @@ func (w *world) steady() {
 		return // keiro's claim one a pass; a tie of unequal weights may be settled late
 	}
 	before := w.table.owners()
-	time.Sleep(steadyFor)
+	claimed := w.table.claims()
+	time.Sleep(w.steadyFor)
+	if n := w.table.claims() - claimed; n != 0 {
+		w.violate("%d claims in a steady state", n)
+	}
 	if after := w.table.owners(); !slices.Equal(before, after) {
 		w.violate("moved in a steady state: %v to %v", firsts(before), firsts(after))
 	}

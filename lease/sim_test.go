@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/suisha-go/suisha/lease"
 )
 
 var simSchedules = flag.Int("sim.schedules", 0,
@@ -33,7 +31,7 @@ func explore(t *testing.T, many int, kinds []string) {
 	seeded := flag.Lookup("rapid.seed").Value.String() != "0"
 	played, longest := 0, time.Duration(0)
 	for played < many && (!seeded || played == 0) {
-		rapid.Check(t, property(t, kinds, nil, func(_ schedule, o outcome) {
+		rapid.Check(t, property(t, kinds, fault{}, func(_ schedule, o outcome) {
 			played++
 			longest = max(longest, o.settled)
 		}))
@@ -42,11 +40,11 @@ func explore(t *testing.T, many int, kinds []string) {
 }
 
 // property plays one schedule and tells what came of it.
-func property(t *testing.T, kinds []string, fault func(lease.Store) lease.Store, tell func(schedule, outcome)) func(*rapid.T) {
+func property(t *testing.T, kinds []string, f fault, tell func(schedule, outcome)) func(*rapid.T) {
 	t.Helper()
 	return func(rt *rapid.T) {
 		s := drawSchedule(rt, kinds)
-		o := simulate(t, s, fault)
+		o := simulate(t, s, f)
 		tell(s, o)
 		if o.violation != "" {
 			rt.Logf("%v\n%s", s, strings.Join(o.trace, "\n"))
@@ -67,17 +65,20 @@ func TestSimulatedOwnership(t *testing.T) {
 	}
 }
 
-// The local clocks go forward, by as much as loses all trust: the clock is the
-// process's, so nothing runs beside this test.
+// The wall clock goes forward, by as much as loses all trust, and back, which wins
+// none; and the machine sleeps, while its monotonic clock stands still (P-22). The
+// clock is the process's, so nothing runs beside this test.
 func TestSimulatedOwnershipUnderClockSteps(t *testing.T) { //nolint:paralleltest // it moves the clock
-	explore(t, (schedules()+19)/20, clockKinds)
+	useSteppingClock(t)
+	explore(t, (schedules()+39)/40, clockKinds)
+	explore(t, (schedules()+39)/40, sleepKinds)
 }
 
 func TestSimulationIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := drawSchedule(rt, mixedKinds)
-		first, second := simulate(t, s, nil), simulate(t, s, nil)
+		first, second := simulate(t, s, fault{}), simulate(t, s, fault{})
 		if first.fingerprint == second.fingerprint {
 			return
 		}

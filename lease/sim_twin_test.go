@@ -28,8 +28,13 @@ const twinShards = 3
 //	claim a gone b 0    the same, with the expiry that was last seen
 //	give a 0, release a 0 1, leave a
 //	expire 0 1          the leases run out
-//	gone a              a neighbour marks a
+//	gone a              a is marked, whatever it does
+//	suspect 9           a neighbour looks who holds the lock 9
+//	mark 9              it marks those, if they have not beaten since
 //	operator a          an operator takes all from a
+//	lock 0 1: …         the rest, while somebody has the rows locked
+//	shut a: …           the rest, while somebody has a's presence locked
+//	hold 9: …           the rest, while a session holds the lock 9
 var twinScripts = map[string]string{
 	"free rows":            `claim a free 0 1; claim b free 0 1 2; beat a 0 1 2; beat b 0 1 2`,
 	"own rows":             `claim a free 0 1 2; expire 0; claim a free 0 1; claim a from b 2; beat a 0 1 2; beat b`,
@@ -46,12 +51,16 @@ var twinScripts = map[string]string{
 	"never joined":         `beat a; claim a free 0; give a 0; leave a; beat a 0; join a 1; beat a 0`,
 	"leave":                `join a 1; join b 1; claim a free 0; leave b; beat a; leave a; beat b; release a 0; leave a; beat b; beat a 0`,
 	"leave and beat":       `join a 1; claim a free 0; leave a; beat a 0; beat a 0; leave a; expire 0; beat b; claim b from a 0; leave a; beat b`,
+	"locked rows":          `join a 1; claim a free 0 1; lock 1: beat a 0 1; lock 0 2: claim b free 2; lock 0: release a 0 1; beat a 0; expire 0; lock 0: claim b from a 0; lock 0: beat a 0; claim b from a 0; beat b`,
+	"locked presence":      `join a 1; claim a free 0; shut a: beat a 0; gone a; beat b; shut a: beat a 0; claim b gone a 0; beat b; shut a: beat b 0`,
+	"marked and locked":    `join a 1; claim a free 0 1; gone a; beat b; lock 0: beat a 0 1; claim b gone a 0 1; beat b`,
+	"marks":                `join a 1; beat a; join b 1; suspect 7; mark 7; suspect 9; hold 9: mark 9; mark 9; beat a; beat a; mark 9; suspect 9; beat a; mark 9; suspect 9; mark 9; beat b; mark 9`,
 	"operator":             `join a 1; claim a free 0 1; claim b free 2; operator a; beat a 0 1; operator a; beat b 2; claim b free 0 1; beat a 0 1`,
 }
 
 func TestTwinAndPostgresAnswerAlike(t *testing.T) { //nolint:tparallel // the scripts share a database
 	t.Parallel()
-	pool := database(t, twinShards)
+	pool := grown(t, twinShards)
 	for title, script := range twinScripts {
 		t.Run(title, func(t *testing.T) {
 			compareTwins(t, pool, script)
@@ -61,7 +70,7 @@ func TestTwinAndPostgresAnswerAlike(t *testing.T) { //nolint:tparallel // the sc
 
 func TestTwinAndPostgresAnswerAlikeToRandomScripts(t *testing.T) {
 	t.Parallel()
-	pool := database(t, twinShards)
+	pool := grown(t, twinShards)
 	worker := rapid.SampledFrom([]string{"a", "b", "c"})
 	buckets := rapid.SampledFrom([]string{"0", "1", "2", "0 1", "1 2", "0 1 2"})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -70,7 +79,9 @@ func TestTwinAndPostgresAnswerAlikeToRandomScripts(t *testing.T) {
 			form := rapid.SampledFrom([]string{
 				"join $a 1", "beat $a $b", "beat $a $b", "beat $a giving $b", "beat $a leaving", "claim $a free $b",
 				"claim $a from $c $b", "claim $a gone $c $b", "claim $a gone $c $b", "give $a $b", "release $a $b",
-				"leave $a", "expire $b", "gone $a", "gone $a", "operator $a",
+				"leave $a", "expire $b", "gone $a", "gone $a", "operator $a", "suspect 9", "mark 9", "hold 9: mark 9",
+				"lock $b: beat $a 0 1 2", "lock $b: claim $a from $c 0 1 2", "lock $b: claim $a free 0 1 2", "lock $b: release $a 0 1 2",
+				"shut $a: beat $a $b",
 			}).Draw(rt, "form")
 			commands = append(commands, strings.NewReplacer(
 				"$a", worker.Draw(rt, "worker"), "$c", worker.Draw(rt, "other"), "$b", buckets.Draw(rt, "buckets"),
@@ -94,8 +105,8 @@ func compareTwins(t interface {
 	genuine.sql(`delete from suisha.workers`)
 	genuine.sql(`update keiro.keiro_subscription_shards set owner_worker_id = null, lease_expires_at = null`)
 	for command := range strings.SplitSeq(script, "; ") {
-		twin.play(command)
-		genuine.play(command)
+		twin.perform(command)
+		genuine.perform(command)
 		if twin.said != genuine.said || genuine.err != nil {
 			t.Fatalf("%s\nafter %q the twin says\n%s\nPostgreSQL says\n%s\n%v", script, command, twin.said, genuine.said, genuine.err)
 		}
@@ -109,8 +120,12 @@ type twinStage struct {
 	table *table        // the twin's
 	pool  *pgxpool.Pool // PostgreSQL's
 	last  []lease.Row
-	said  string
-	err   error
+	held  bool // a session holds the lock
+	// suspects are workers and their heartbeats, the twin's or PostgreSQL's.
+	suspects   map[uuid.UUID]time.Time
+	heartbeats map[uuid.UUID]int64
+	said       string
+	err        error
 }
 
 func letter(s string) uuid.UUID { return id(s[0]) }
@@ -132,6 +147,12 @@ func (s *twinStage) play(command string) {
 	var got []int
 	var err error
 	switch buckets := numbers(words); words[0] {
+	case "suspect":
+		s.said = s.suspect(int64(buckets[0]))
+		return
+	case "mark":
+		s.said = s.mark(int64(buckets[0]))
+		return
 	case "join":
 		err = s.store.Join(s.ctx, lease.Presence{
 			Subscription: name, Identity: lease.Identity{Worker: letter(words[1])}, TTL: ttl, Weight: buckets[0], Lock: 7,
@@ -164,56 +185,6 @@ func (s *twinStage) play(command string) {
 	slices.Sort(got)
 	s.fail(err)
 	s.said = fmt.Sprint(got)
-}
-
-// beat shows what a beat brings back, with times told only as past or to come.
-func (s *twinStage) beat(words []string) {
-	b := lease.Beat{Subscription: name, Shards: twinShards, Worker: letter(words[1]), TTL: ttl, Weight: 5, Lock: 9}
-	b.Leaving = words[len(words)-1] == "leaving"
-	if slices.Contains(words, "giving") {
-		b.Giving = numbers(words)
-	} else {
-		b.Renew = numbers(words)
-	}
-	got, err := s.store.Beat(s.ctx, b)
-	s.fail(err)
-	s.last = got.Rows
-	var out strings.Builder
-	fmt.Fprintf(&out, "joined %v, renewed %v\n", got.Joined, got.Renewed)
-	for _, w := range got.Workers {
-		fmt.Fprintf(&out, "  %c: weight %d, leaving %v, lock %d, giving %v, gone %v, left %v, age %v\n",
-			w.ID[0], w.Weight, w.Leaving, w.Lock, w.Giving, w.Gone, w.Left > ttl/2, w.Age > ttl/2)
-	}
-	for _, r := range got.Rows {
-		fmt.Fprintf(&out, "  %d: %c, expiry %v, left %v\n", r.Bucket, r.Owner[0], r.Expiry != 0, r.Left.Round(ttl))
-	}
-	s.said = out.String()
-}
-
-// meddle does what is not a Store's.
-func (s *twinStage) meddle(what string, words []string, buckets []int) {
-	switch {
-	case s.pool != nil && what == "expire":
-		s.sql(`update keiro.keiro_subscription_shards set lease_expires_at = clock_timestamp() - interval '1 minute'
-			where bucket = any($1) and owner_worker_id is not null`, buckets)
-	case s.pool != nil && what == "gone":
-		s.sql(`update suisha.workers set gone_at = clock_timestamp() where worker = $1`, letter(words[1]))
-	case s.pool != nil:
-		_, err := lease.Relinquish(s.ctx, s.pool, name, letter(words[1]), false)
-		s.fail(err)
-	case what == "expire":
-		for _, b := range buckets {
-			if s.table.rows[b].owner != uuid.Nil {
-				s.table.rows[b].expiry = time.Now().Add(-time.Minute)
-			}
-		}
-	case what == "gone":
-		if w := s.table.workers[letter(words[1])]; w != nil {
-			w.gone = true
-		}
-	default:
-		s.table.relinquish(letter(words[1]))
-	}
 }
 
 // numbers are those among the words.

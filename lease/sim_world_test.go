@@ -20,16 +20,21 @@ type world struct {
 	t     *testing.T
 	s     schedule
 	table *table
-	store func(lease.Store) lease.Store // a seeded fault, or nil
+	fault fault
 	began time.Time
-	shift time.Duration // of the local clocks
-	tied  bool          // workers of unequal weights have equal claims on a bucket
+	tied  bool // workers of unequal weights have equal claims on a bucket
+
+	grace, strange time.Duration // of the watches
+	steadyFor      time.Duration // how long nothing may move in the end
 
 	mu        sync.Mutex // guards what follows; never held while time passes
 	procs     []*proc
 	keiros    []*keiroWorker
 	stints    []*stint
 	down      int // how many outages there are; 0 when the database is up
+	locks     map[int64]*backend
+	fallen    chan struct{} // closed when the server falls
+	fell      time.Time     // when it last did
 	timers    []*time.Timer
 	ended     bool
 	trace     []string
@@ -41,10 +46,11 @@ type stint struct {
 	p      *proc
 	t      *lease.Tenure
 	bucket int
-	// quiet: it begins no further write; closed: nothing of it runs any more;
-	// finished: Drain or Lose has returned.
-	quiet, closed, finished bool
-	grant                   *grant
+	// idle: no handler of it runs; quiet: it begins no further write; closed:
+	// nothing of it runs any more; finished: Drain or Lose has returned.
+	idle, quiet, closed, finished bool
+	resigned                      bool
+	grant                         *grant
 }
 
 // grant is what a claim got.
@@ -147,39 +153,81 @@ func (w *world) excuse(bucket int, owner uuid.UUID) {
 	}
 }
 
-// markedOwner is who owns the bucket, if it is marked as gone, else uuid.Nil.
-func (m *table) markedOwner(bucket int) uuid.UUID {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	owner := m.rows[bucket].owner
-	if p := m.workers[owner]; p != nil && p.gone {
-		return owner
-	}
-	return uuid.Nil
+// prior is a row before a claim.
+type prior struct {
+	memRow
+	gone bool // its owner is marked
 }
 
-// suspect is what a neighbour does when it sees the end of a session: a second
-// later it marks the worker, if that has not beaten since (P-14).
-func (w *world) suspect(id uuid.UUID) {
+func (m *table) prior() []prior {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]prior, len(m.rows))
+	for b, r := range m.rows {
+		w := m.workers[r.owner]
+		out[b] = prior{r, w != nil && w.gone}
+	}
+	return out
+}
+
+// taken judges a claim that got a bucket: nobody's, an expired lease, or one of a
+// worker that is marked; and nobody who heeds his context works on it any more
+// (P-22, P-23).
+func (w *world) taken(p *proc, bucket int, before prior) {
+	if before.owner == p.id {
+		return
+	}
+	live := before.owner != uuid.Nil && before.expiry.After(time.Now())
+	switch {
+	case live && !before.gone:
+		w.violate("%v took bucket %d of %v, whose lease lives", p, bucket, before.owner[0])
+	case before.gone:
+		w.excuse(bucket, before.owner)
+	}
+	w.mu.Lock()
+	var faults []string
+	for _, s := range w.stints {
+		if s.bucket == bucket && s.p != p && !s.idle && !s.finished && !s.grant.excused && s.p.well() {
+			faults = append(faults, fmt.Sprintf("%v took bucket %d while a handler of %v runs in it", p, bucket, s.p))
+		}
+	}
+	w.mu.Unlock()
+	for _, f := range faults {
+		w.violate("%s", f)
+	}
+}
+
+// well: the process lives, does not stand still, and its handlers heed their
+// contexts; of late, too.
+func (p *proc) well() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.dead() && p.thawed == nil && p.hung == nil && time.Since(p.odd) > 2*time.Second
+}
+
+// lock has somebody lock a row for a time.
+func (w *world) lock(bucket int, d time.Duration) {
 	m := w.table
 	m.mu.Lock()
-	var heartbeat time.Time
-	if p := m.workers[id]; p != nil {
-		heartbeat = p.heartbeat
-	}
+	m.locked[bucket] = true
 	m.mu.Unlock()
-	w.later(time.Second, func() {
+	w.later(d, func() {
 		m.mu.Lock()
-		p := m.workers[id]
-		marked := p != nil && !p.gone && p.heartbeat.Equal(heartbeat)
-		if marked {
-			p.gone = true
-			m.notify()
-		}
-		m.mu.Unlock()
-		if marked {
-			w.note("%v is marked gone", id[0])
-		}
+		defer m.mu.Unlock()
+		delete(m.locked, bucket)
+	})
+}
+
+// shut has somebody lock a worker's presence for a time.
+func (w *world) shut(id uuid.UUID, d time.Duration) {
+	m := w.table
+	m.mu.Lock()
+	m.shut[id] = true
+	m.mu.Unlock()
+	w.later(d, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.shut, id)
 	})
 }
 
@@ -189,7 +237,7 @@ func (m *table) relinquish(id uuid.UUID) []int {
 	defer m.mu.Unlock()
 	var freed []int
 	for b := range m.rows {
-		if m.rows[b].owner == id {
+		if m.rows[b].owner == id && !m.locked[b] {
 			m.rows[b] = memRow{}
 			freed = append(freed, b)
 		}
