@@ -119,7 +119,7 @@ type call struct {
 func (w *world) callsOf(owner uuid.UUID, killed time.Time) []call {
 	w.t.Helper()
 	rows, err := w.pool.Query(context.Background(), `select bucket, position, bool_or(ended is not null),
-			coalesce(extract(epoch from $2 - max(done_at)) * 1000, 0)::float8,
+			coalesce(extract(epoch from $2 - max(ended_at)) * 1000, 0)::float8,
 			exists (select from calls o where o.stream = c.stream and o.version = c.version and o.worker_id <> $1 and o.id > max(c.id))
 		from calls c where worker_id = $1 group by bucket, position, stream, version`, owner, killed)
 	if err != nil {

@@ -30,7 +30,8 @@ const callsTable = `create table calls (
     position bigint not null,
     attempt integer not null,
     ended text,
-    done_at timestamptz,
+    began_at timestamptz not null,
+    ended_at timestamptz,
     at timestamptz not null default clock_timestamp()
 )`
 

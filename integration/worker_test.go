@@ -49,6 +49,12 @@ type workerSpec struct {
 	IgnoreCtx   bool // handlers do not look at their context
 	Batch       int
 	BlockAt     string // stream@version: its handler waits for the end of its context
+	PanicAt     string // stream@version: its handler panics at the first delivery
+	SlowType    string
+	Slow        time.Duration // how long a handler of that type takes
+	Weight      int
+	Margin      time.Duration
+	MaxInFlight int
 }
 
 // What a worker process exits with, besides 0 and 1.
@@ -96,6 +102,7 @@ func (w workerSpec) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	config.ConnConfig.RuntimeParams["application_name"] = w.Name
 	if w.Conns > 0 {
 		config.MaxConns = int32(w.Conns)
 	}
@@ -105,7 +112,7 @@ func (w workerSpec) run(ctx context.Context) error {
 	}
 	defer pool.Close()
 	node, err := shardpub.NewNode(pool, shardpub.NodeConfig{
-		Lease:          lease.Config{TTL: w.TTL, RenewInterval: w.Renew},
+		Lease:          lease.Config{TTL: w.TTL, RenewInterval: w.Renew, Margin: w.Margin, Weight: w.Weight},
 		Name:           w.Name,
 		PollInterval:   500 * time.Millisecond,
 		DisableSession: w.PollOnly,
@@ -120,6 +127,7 @@ func (w workerSpec) run(ctx context.Context) error {
 		Shards:             w.Shards,
 		Concurrency:        w.Concurrency,
 		BatchSize:          w.Batch,
+		MaxInFlight:        w.MaxInFlight,
 		DrainTimeout:       w.Drain,
 		CheckpointInterval: w.Checkpoint,
 		Retry:              w.Retry,
@@ -149,8 +157,11 @@ type handler struct {
 	seen map[string]bool
 }
 
-const insertCall = `insert into calls (worker, worker_id, bucket, stream, version, position, attempt)
-values ($1, $2, $3, $4, $5, $6, $7) returning id`
+const insertCall = `insert into calls (worker, worker_id, bucket, stream, version, position, attempt, began_at)
+values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`
+
+// endCall has the handler's own time: the statement comes later.
+const endCall = `update calls set ended = $2, ended_at = $3 where id = $1`
 
 var errFirst = errors.New("the first delivery fails")
 
@@ -161,7 +172,7 @@ func (h *handler) handle(msg *message.Message) error {
 	}
 	ctx := context.WithoutCancel(msg.Context())
 	var id int64
-	err := h.pool.QueryRow(ctx, insertCall, h.spec.Name, d.Worker, d.Bucket, d.Stream, d.Version, d.Position, d.Attempt).Scan(&id)
+	err := h.pool.QueryRow(ctx, insertCall, h.spec.Name, d.Worker, d.Bucket, d.Stream, d.Version, d.Position, d.Attempt, time.Now()).Scan(&id)
 	if err != nil {
 		return err
 	}
@@ -172,19 +183,23 @@ func (h *handler) handle(msg *message.Message) error {
 		<-msg.Context().Done()
 		return msg.Context().Err()
 	}
-	if err := h.work(msg.Context()); err != nil {
-		if errors.Is(context.Cause(msg.Context()), lease.ErrLost) {
-			_, _ = h.pool.Exec(ctx, `update calls set ended = 'lost' where id = $1`, id)
+	if h.spec.PanicAt == fmt.Sprint(d.Stream, "@", d.Version) && h.first(d) {
+		panic("the first delivery")
+	}
+	if err := h.work(msg.Context(), d); err != nil {
+		if ended := time.Now(); errors.Is(context.Cause(msg.Context()), lease.ErrLost) {
+			_, _ = h.pool.Exec(ctx, endCall, id, "lost", ended)
 		}
 		return err
 	}
+	ended := time.Now()
 	if h.spec.FailType != "" && d.EventType == h.spec.FailType {
 		return errors.New("this type always fails")
 	}
 	if h.spec.FailStream == d.Stream || h.spec.FailEvery > 0 && d.Position%h.spec.FailEvery == 0 && d.Attempt == 0 {
 		return errFirst
 	}
-	_, err = h.pool.Exec(ctx, `update calls set ended = 'done', done_at = clock_timestamp() where id = $1`, id)
+	_, err = h.pool.Exec(ctx, endCall, id, "done", ended)
 	return err
 }
 
@@ -198,7 +213,7 @@ func (h *handler) first(d shardpub.Delivery) bool {
 }
 
 // work takes as long as the spec says, holding a connection if it says so.
-func (h *handler) work(ctx context.Context) error {
+func (h *handler) work(ctx context.Context, d shardpub.Delivery) error {
 	if h.spec.Hold > 0 {
 		_, err := h.pool.Exec(context.WithoutCancel(ctx), `select pg_sleep($1)`, h.spec.Hold.Seconds())
 		return err
@@ -206,7 +221,11 @@ func (h *handler) work(ctx context.Context) error {
 	if h.spec.IgnoreCtx {
 		ctx = context.WithoutCancel(ctx)
 	}
-	t := time.NewTimer(h.spec.Work)
+	takes := h.spec.Work
+	if h.spec.SlowType != "" && d.EventType == h.spec.SlowType {
+		takes = h.spec.Slow
+	}
+	t := time.NewTimer(takes)
 	defer t.Stop()
 	select {
 	case <-t.C:

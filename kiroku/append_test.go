@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -132,6 +133,37 @@ func TestAppendNotifiesOncePerStream(t *testing.T) {
 	slices.Sort(got[:2])
 	if want := []string{"a-1,2,2", "b-1,2,3,5", "a-1,2,5", "end"}; !slices.Equal(got, want) {
 		t.Errorf("notified %q, want %q", got, want)
+	}
+}
+
+// Case 51: one notification per stream and append however many events there are, and
+// the longest name that kiroku takes is far from what one may say.
+func TestNotificationOfTheLongestNameIsShort(t *testing.T) {
+	t.Parallel()
+	pool := store(t)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	exec(t, conn, `listen "kiroku.events"`)
+	name := "s-" + strings.Repeat("n", 510)
+	mustAppend(t, pool, name, 500)
+	exec(t, pool, `select pg_notify('kiroku.events', 'end')`)
+	var got []string
+	for len(got) == 0 || got[len(got)-1] != "end" {
+		n, err := conn.Conn().WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, n.Payload)
+	}
+	if len(got) != 2 {
+		t.Fatalf("%d notifications of one append", len(got)-1)
+	}
+	// PostgreSQL takes 8,000 bytes. The name is kiroku's to send, so 200 cannot be kept.
+	if n, err := kiroku.ParseNotification(got[0]); err != nil || n.Stream != name || n.Version != 500 || len(got[0]) > 600 {
+		t.Errorf("%d bytes: %.40s… %v", len(got[0]), got[0], err)
 	}
 }
 

@@ -37,10 +37,12 @@ func TestValidate(t *testing.T) { // T-01, S-03, cases 3
 		want []string
 	}{
 		{"the defaults pass", lease.Config{}, nil},
-		{"TTL twice the interval passes", lease.Config{TTL: 20 * s}, nil},
+		{"TTL twice the interval passes", lease.Config{TTL: 20 * s, RenewInterval: 10 * s}, nil},
 		{"negative TTL", lease.Config{TTL: -s}, []string{"TTL"}},
 		{"negative interval", lease.Config{RenewInterval: -s}, []string{"RenewInterval"}},
 		{"TTL equal to the interval", lease.Config{TTL: 10 * s, RenewInterval: 10 * s}, []string{"TTL", "Margin"}},
+		{"TTL a moment above the interval", lease.Config{TTL: 10*s + time.Millisecond, RenewInterval: 10 * s, Margin: time.Microsecond}, []string{"TTL"}},
+		{"TTL 1.2 times the interval", lease.Config{TTL: 12 * s, RenewInterval: 10 * s}, []string{"TTL"}},
 		{"TTL below twice the interval", lease.Config{TTL: 19 * s, RenewInterval: 10 * s}, []string{"TTL"}},
 		{"negative margin", lease.Config{Margin: -1}, []string{"Margin"}},
 		{"a margin that distrusts every lease", lease.Config{Margin: 20 * s}, []string{"Margin"}},

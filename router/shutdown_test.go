@@ -80,7 +80,7 @@ func TestHandlerFinishesItsStatementsDuringClose(t *testing.T) {
 	handle := func(msg *message.Message) error {
 		made.note("billing")
 		for i := range 5 {
-			if _, err := pool.Exec(msg.Context(), "select pg_sleep(0.05)"); err != nil {
+			if _, err := pool.Exec(msg.Context(), "select pg_sleep(0.2)"); err != nil {
 				t.Errorf("statement %d: %v", i, err)
 				return err
 			}
