@@ -63,6 +63,10 @@ func Append(ctx context.Context, db DB, appends ...StreamAppend) ([]Appended, er
 	if err != nil {
 		return nil, err
 	}
+	return b.append(ctx, db)
+}
+
+func (b *appendBatch) append(ctx context.Context, db DB) ([]Appended, error) {
 	rows, err := b.runUntilDecided(ctx, db)
 	if err != nil {
 		return nil, appendError(err)

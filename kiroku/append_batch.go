@@ -14,6 +14,8 @@ import (
 type appendBatch struct {
 	appends []StreamAppend
 	ids     []uuid.UUID
+	// given are those of the ids that the caller chose.
+	given []uuid.UUID
 
 	names     []string
 	kinds     []int16
@@ -49,6 +51,9 @@ func newAppendBatch(appends []StreamAppend) (*appendBatch, error) {
 				return nil, &DuplicateEventError{EventID: id}
 			}
 			seen[id] = struct{}{}
+			if e.ID != uuid.Nil {
+				b.given = append(b.given, id)
+			}
 			b.ids = append(b.ids, id)
 			b.types = append(b.types, e.Type)
 			b.causations = append(b.causations, nullUUID(e.CausationID))

@@ -1,0 +1,212 @@
+package kiroku
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// shared is one append that waits for its turn, or is under way with others.
+type shared struct {
+	shareable
+	batch *appendBatch
+	ctx   context.Context //nolint:containedctx // it lives as long as the call that it belongs to
+	lane  *lane
+	// flight is nil while it waits.
+	flight *flight
+	// gone: its caller is.
+	gone bool
+	// done is closed when there is an outcome.
+	done    chan struct{}
+	outcome outcome
+}
+
+// outcome is what becomes of an append.
+type outcome struct {
+	appended []Appended
+	err      error
+	// alone: to be tried by itself. Nothing was written.
+	alone bool
+	// held: another transaction has this stream locked. Nothing was written.
+	held *StreamAppend
+	// panicked is what somebody below panicked with.
+	panicked any
+}
+
+func newShared(ctx context.Context, b *appendBatch) *shared {
+	s := &shared{batch: b, ctx: ctx, done: make(chan struct{})}
+	s.ids, s.events = b.given, len(b.ids)
+	for _, a := range b.appends {
+		s.uses = append(s.uses, streamUse{stream: a.Stream, expected: a.Expected})
+		for _, e := range a.Events {
+			s.bytes += len(e.Type) + len(e.Data) + len(e.Metadata)
+		}
+	}
+	return s
+}
+
+func (s *shared) settle(o outcome) {
+	s.outcome = o
+	close(s.done)
+}
+
+// flight is one statement for several appends.
+type flight struct {
+	lane    *lane
+	members []*shared
+	// passed waited already, and could not go along.
+	passed []*shared
+	ctx    context.Context //nolint:containedctx // it is the statement's, not a caller's
+	cancel context.CancelFunc
+	// callers counts those who are not gone.
+	callers int
+}
+
+// newFlight takes those who go together out of the lane.
+func newFlight(l *lane) *flight {
+	f := &flight{lane: l}
+	all := make([]shareable, len(l.waiting))
+	for i, s := range l.waiting {
+		all[i] = s.shareable
+	}
+	chosen := choose(all, sharedLimits)
+	for i, s := range l.waiting {
+		if _, ok := slices.BinarySearch(chosen, i); ok {
+			s.flight = f
+			f.members = append(f.members, s)
+		} else {
+			f.passed = append(f.passed, s)
+		}
+	}
+	l.waiting = slices.Clone(f.passed)
+	f.callers = len(f.members)
+	f.ctx, f.cancel = f.context()
+	return f
+}
+
+// context ends when those of all callers have, and has the values of one.
+func (f *flight) context() (context.Context, context.CancelFunc) {
+	base := context.WithoutCancel(f.members[0].ctx)
+	var last time.Time
+	for _, s := range f.members {
+		deadline, ok := s.ctx.Deadline()
+		if !ok {
+			return context.WithCancel(base)
+		}
+		if deadline.After(last) {
+			last = deadline
+		}
+	}
+	return context.WithDeadline(base, last)
+}
+
+func (f *flight) abandon(s *shared) {
+	s.gone = true
+	if f.callers--; f.callers == 0 {
+		f.cancel()
+	}
+}
+
+// errVanished: something ended the goroutine that wrote (runtime.Goexit).
+var errVanished = errors.New("kiroku: the append was ended from inside; its outcome is unknown")
+
+// fly writes, and lands also when what it calls panics.
+func (a *Appender) fly(f *flight) {
+	var refused []outcome
+	outcomes := slices.Repeat([]outcome{{err: errVanished}}, len(f.members))
+	defer func() {
+		if r := recover(); r != nil {
+			outcomes = slices.Repeat([]outcome{{panicked: r}}, len(f.members))
+		}
+		f.cancel()
+		a.land(f, outcomes, refused)
+		a.gather(f.lane)
+		a.leave(f.lane)
+	}()
+	outcomes, refused = f.write(a.db)
+}
+
+// land hands out what became of the appends.
+func (a *Appender) land(f *flight, outcomes, refused []outcome) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, s := range f.members {
+		switch o := outcomes[i]; {
+		case o.held == nil:
+			s.settle(o)
+		case s.gone || len(s.uses) > 1:
+			s.settle(outcome{alone: true})
+		default:
+			a.hold(s, o.held.Stream)
+		}
+	}
+	for i, o := range refused {
+		if s := f.passed[i]; o.err != nil && f.lane.remove(s) {
+			s.settle(o)
+		}
+	}
+}
+
+// hold lets an append wait for its stream, with others that do.
+func (a *Appender) hold(s *shared, stream string) {
+	l, ok := a.held[stream]
+	if !ok {
+		l = &lane{stream: stream, patient: true}
+		a.held[stream] = l
+	}
+	s.flight, s.lane = nil, l
+	l.waiting = append(l.waiting, s)
+	if l.flying == 0 {
+		a.board(l)
+	}
+}
+
+// gather lets those who were just served bring what they have next, so that
+// all go together and not every other one. It is no wait for anybody: when
+// nobody else is ready to run it returns at once.
+func (a *Appender) gather(l *lane) {
+	for before := -1; ; {
+		a.mu.Lock()
+		now := len(l.waiting)
+		a.mu.Unlock()
+		if now == before || now >= sharedLimits.appends {
+			return
+		}
+		before = now
+		runtime.Gosched()
+	}
+}
+
+// write runs the statement until it is certain what became of it.
+func (f *flight) write(db DB) (outcomes, refused []outcome) {
+	if len(f.members) == 1 {
+		got, err := f.members[0].batch.append(f.ctx, db)
+		return []outcome{{appended: got, err: err}}, nil
+	}
+	var batches []*appendBatch
+	creations, again := 0, 1
+	for _, s := range f.members {
+		batches = append(batches, s.batch)
+		creations += len(s.uses)
+	}
+	for {
+		rows, err := runShared(f.ctx, db, batches, f.lane.patient)
+		lost := err == nil && rows.lost() || err != nil && lostCreation(err)
+		switch {
+		case lost && creations > 0:
+			creations--
+		case err != nil && (lostRace(err) || pgconn.SafeToRetry(err)) && again > 0 && f.ctx.Err() == nil:
+			again--
+		case err != nil:
+			return slices.Repeat([]outcome{afterFailure(err)}, len(f.members)), nil
+		case lost:
+			return slices.Repeat([]outcome{{alone: true}}, len(f.members)), nil
+		default:
+			return rows.outcomes(batches), rows.refusals(batches, f.passed)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package kiroku
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"pgregory.net/rapid"
+
+	"github.com/suisha-go/suisha/internal/pgtest"
+)
+
+// The statement for several is what one statement after another would be.
+func TestSharedStatementIsOneStatementAfterAnother(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, Migrate)
+	run := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		m := &sharedModel{t: t, rt: rt, pool: pool, streams: map[string]streamNow{}, known: map[uuid.UUID]bool{}}
+		head, err := Head(t.Context(), pool)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		m.head = int64(head)
+		for range rapid.IntRange(1, 4).Draw(rt, "rounds") {
+			m.toggle(run)
+			m.round(run)
+		}
+	})
+	wrong := 0
+	if err := pool.QueryRow(t.Context(), `
+		select count(*) from kiroku.streams s
+		where s.stream_version <> (select count(*) from kiroku.stream_events e where e.stream_id = s.stream_id)
+			or s.stream_version <> (select coalesce(max(e.stream_version), 0) from kiroku.stream_events e where e.stream_id = s.stream_id)`,
+	).Scan(&wrong); err != nil || wrong > 0 {
+		t.Errorf("%d streams with holes, %v", wrong, err)
+	}
+}
+
+type sharedModel struct {
+	t       *testing.T
+	rt      *rapid.T
+	pool    *pgxpool.Pool
+	streams map[string]streamNow
+	known   map[uuid.UUID]bool
+	head    int64
+}
+
+// toggle deletes a stream, or undoes that.
+func (m *sharedModel) toggle(run int) {
+	name := fmt.Sprintf("run%d-a", run)
+	now := m.streams[name]
+	if !now.exists || rapid.IntRange(0, 2).Draw(m.rt, "toggle") > 0 {
+		return
+	}
+	now.deleted = !now.deleted
+	m.streams[name] = now
+	if _, err := m.pool.Exec(m.t.Context(),
+		`update kiroku.streams set deleted_at = case when $2 then now() end where stream_name = $1`, name, now.deleted); err != nil {
+		m.rt.Fatal(err)
+	}
+}
+
+func (m *sharedModel) round(run int) {
+	var all []shareable
+	var batches []*appendBatch
+	for _, s := range anyWaiting(m.rt) {
+		var appends []StreamAppend
+		for _, u := range s.uses {
+			a := StreamAppend{Stream: fmt.Sprintf("run%d-%s", run, u.stream), Expected: u.expected}
+			for n := range s.events {
+				a.Events = append(a.Events, Event{Type: "T", Data: fmt.Appendf(nil, "%d", n)})
+			}
+			appends = append(appends, a)
+		}
+		if len(s.ids) > 0 {
+			appends[0].Events[0].ID = uuid.NewSHA1(s.ids[0], []byte(fmt.Sprint(run)))
+		}
+		b, err := newAppendBatch(appends)
+		if err != nil {
+			m.rt.Fatal(err)
+		}
+		all, batches = append(all, newShared(m.t.Context(), b).shareable), append(batches, b)
+	}
+	var going []*appendBatch
+	for _, i := range choose(all, sharedLimits) {
+		going = append(going, batches[i])
+	}
+	rows, err := runShared(m.t.Context(), m.pool, going, rapid.Bool().Draw(m.rt, "wait"))
+	if err != nil {
+		m.rt.Fatal(err)
+	}
+	before := map[string]streamNow{}
+	for name, now := range m.streams {
+		before[name] = now
+	}
+	for i, o := range rows.outcomes(going) {
+		m.check(going[i], before, o)
+	}
+	if head, err := Head(m.t.Context(), m.pool); err != nil || int64(head) != m.head {
+		m.rt.Fatalf("head %d, want %d, %v", head, m.head, err)
+	}
+}
+
+func (m *sharedModel) check(b *appendBatch, before map[string]streamNow, o outcome) {
+	faults := refuteAll(b.appends, before)
+	switch {
+	case len(faults) > 0:
+		if o.err == nil || o.err.Error() != errors.Join(faults...).Error() || !errors.Is(o.err, ErrConflict) {
+			m.rt.Fatalf("%+v, want %v", o, faults)
+		}
+	case slices.ContainsFunc(b.given, func(id uuid.UUID) bool { return m.known[id] }):
+		if !o.alone {
+			m.rt.Fatalf("%+v, want the server's own error", o)
+		}
+	default:
+		if o.err != nil || len(o.appended) != len(b.appends) {
+			m.rt.Fatalf("%+v, want it written", o)
+		}
+		for i, a := range b.appends {
+			now := m.streams[a.Stream]
+			m.head += int64(len(a.Events))
+			m.streams[a.Stream] = streamNow{exists: true, version: now.version + int64(len(a.Events))}
+			got := o.appended[i]
+			if got.Stream != a.Stream || got.Version != m.streams[a.Stream].version || int64(got.Position) != m.head {
+				m.rt.Fatalf("%+v, want version %d at %d", got, m.streams[a.Stream].version, m.head)
+			}
+			m.inLog(got)
+		}
+		for _, id := range b.given {
+			m.known[id] = true
+		}
+	}
+}
+
+// inLog looks whether the events are where the result says.
+func (m *sharedModel) inLog(got Appended) {
+	n := len(got.EventIDs)
+	keys, err := ReadKeys(m.t.Context(), m.pool, got.Position-Position(n), n)
+	if err != nil {
+		m.rt.Fatal(err)
+	}
+	for i, k := range keys {
+		if k.EventID != got.EventIDs[i] || k.StreamID != got.StreamID || k.Version != got.Version-int64(n-1-i) {
+			m.rt.Fatalf("%+v in the log for event %d of %+v", k, i, got)
+		}
+	}
+}
+
+func refuteAll(appends []StreamAppend, known map[string]streamNow) []error {
+	all := map[string]streamNow{}
+	for _, a := range appends {
+		all[a.Stream] = known[a.Stream]
+	}
+	return refute(appends, all)
+}
