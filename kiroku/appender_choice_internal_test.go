@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"testing"
 
@@ -104,10 +105,7 @@ func checkChoice(rt *rapid.T) {
 	if len(chosen) == 0 || chosen[0] != 0 || !slices.IsSorted(chosen) || len(chosen) > most.appends {
 		rt.Fatalf("chosen %v", chosen)
 	}
-	before := map[string]streamNow{}
-	for name, now := range streams {
-		before[name] = now
-	}
+	before := maps.Clone(streams)
 	events, bytes, ids := 0, 0, map[uuid.UUID]bool{}
 	left := map[string]bool{}
 	for i, s := range waiting {

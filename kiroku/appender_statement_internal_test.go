@@ -3,6 +3,7 @@ package kiroku
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -94,10 +95,7 @@ func (m *sharedModel) round(run int) {
 	if err != nil {
 		m.rt.Fatal(err)
 	}
-	before := map[string]streamNow{}
-	for name, now := range m.streams {
-		before[name] = now
-	}
+	before := maps.Clone(m.streams)
 	for i, o := range rows.outcomes(going) {
 		m.check(going[i], before, o)
 	}

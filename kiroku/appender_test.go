@@ -82,7 +82,7 @@ func TestAppendsAtOneTimeShareACommit(t *testing.T) {
 		}
 	}
 	inOneFlight(t, pool, a, calls...)
-	if n := transactions(t, pool); n > 4 { // one before, one together, and where the machine was slow more
+	if n := transactions(t, pool); n > 10 { // one before, one together, more where the machine is slow
 		t.Errorf("%d transactions for %d appends", n, len(got)+1)
 	}
 	for i, g := range got {

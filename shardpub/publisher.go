@@ -26,10 +26,16 @@ var publishLockTimeoutSQL string
 // one call are appended by one statement, or none is. Messages of one stream
 // keep their order; between streams there is none.
 //
-// Over a *pgxpool.Pool it is safe for concurrent use. Over a *pgx.Conn or a
-// pgx.Tx it is as safe as those: one call at a time.
+// Over a *pgxpool.Pool it is safe for concurrent use, and calls at the same time
+// share statements and commits ([kiroku.Appender]): a call that finds none under
+// way goes out at once, those that come meanwhile go together when it is back.
+// Each is all or nothing by itself, with its own expected versions and errors.
+// PublisherConfig.DisableGroupCommit gives each a statement of its own.
+//
+// Over a *pgx.Conn or a pgx.Tx it is as safe as those: one call at a time.
 type Publisher struct {
 	db       Executor
+	pooled   appender // nil: db is no pool
 	cfg      PublisherConfig
 	envelope envelope
 	logger   watermill.LoggerAdapter
@@ -55,6 +61,7 @@ func NewPublisher(db Executor, cfg PublisherConfig, logger watermill.LoggerAdapt
 	}
 	return &Publisher{
 		db:       db,
+		pooled:   newAppender(db, cfg),
 		cfg:      cfg,
 		envelope: newEnvelope(cfg.Key, cfg.Marshaler, cfg.Payload, cfg.EventID),
 		logger:   logger.With(watermill.LogFields{"provider": "suisha"}),
@@ -70,7 +77,9 @@ func NewPublisher(db Executor, cfg PublisherConfig, logger watermill.LoggerAdapt
 // wraps its error and the server is told to cancel; over a pool it has been told
 // the deadline, too. The connection is closed, also a *pgx.Conn or that of a
 // pgx.Tx. As with any lost connection it is then unknown whether the server was
-// faster: with [IdempotentEventID] one can simply publish again.
+// faster: with [IdempotentEventID] one can simply publish again. A call that
+// shares its statement returns at once, too, but the statement goes on for the
+// others, bounded by the last of their deadlines, until all of them are gone.
 //
 // Errors, before anything is sent: [ErrPublisherClosed], [*TopicError],
 // [*KeyError], [*ExpectedVersionError], [*MessageError] (wrapping
@@ -114,6 +123,9 @@ func (p *Publisher) Close() error {
 	p.closed = true
 	p.mu.Unlock()
 	p.running.Wait()
+	if p.pooled != nil {
+		p.pooled.Wait() // statements whose callers are gone
+	}
 	return nil
 }
 
@@ -126,6 +138,34 @@ func (p *Publisher) enter() bool {
 	return !p.closed
 }
 
+// appender is how a Publisher over a pool appends.
+type appender interface {
+	Append(ctx context.Context, appends ...kiroku.StreamAppend) ([]kiroku.Appended, error)
+	// Wait returns when nothing is under way.
+	Wait()
+}
+
+func newAppender(db Executor, cfg PublisherConfig) appender {
+	pool, ok := db.(*pgxpool.Pool)
+	switch b := (bounded{Pool: pool, lockTimeout: cfg.LockTimeout}); {
+	case !ok:
+		return nil
+	case cfg.DisableGroupCommit:
+		return separate{db: b}
+	default:
+		return kiroku.NewAppender(b)
+	}
+}
+
+// separate gives each append a statement of its own.
+type separate struct{ db kiroku.DB }
+
+func (s separate) Append(ctx context.Context, appends ...kiroku.StreamAppend) ([]kiroku.Appended, error) {
+	return kiroku.Append(ctx, s.db, appends...)
+}
+
+func (separate) Wait() {}
+
 func streamAppends(batches []batch) []kiroku.StreamAppend {
 	appends := make([]kiroku.StreamAppend, 0, len(batches))
 	for _, b := range batches {
@@ -135,8 +175,8 @@ func streamAppends(batches []batch) []kiroku.StreamAppend {
 }
 
 func (p *Publisher) append(ctx context.Context, appends []kiroku.StreamAppend) (appended []kiroku.Appended, err error) {
-	if pool, ok := p.db.(*pgxpool.Pool); ok {
-		return kiroku.Append(ctx, boundedBy(ctx, pool, p.cfg.LockTimeout), appends...)
+	if p.pooled != nil {
+		return p.pooled.Append(ctx, appends...)
 	}
 	if p.cfg.LockTimeout == 0 {
 		return kiroku.Append(ctx, p.db, appends...)

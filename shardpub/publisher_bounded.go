@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/internal/clock"
-	"github.com/suisha-go/suisha/kiroku"
 )
 
 //go:embed sql/publish_bounds.sql
@@ -29,27 +28,23 @@ type bounded struct {
 	lockTimeout time.Duration // zero leaves the server's
 }
 
-// boundedBy returns the pool itself where there is nothing to bound.
-func boundedBy(ctx context.Context, pool *pgxpool.Pool, lockTimeout time.Duration) kiroku.DB {
-	if _, ok := ctx.Deadline(); !ok && lockTimeout == 0 {
-		return pool
-	}
-	return bounded{Pool: pool, lockTimeout: lockTimeout}
-}
-
 // settingMillis is d as a setting of the server takes it: at most some 24 days.
 func settingMillis(d time.Duration) int64 { return min(d.Milliseconds(), math.MaxInt32) }
 
-// Query sends the bounds and the query together; together they are one
-// transaction, with which the bounds end.
+// Query sends the bounds, if there are any, and the query together; together
+// they are one transaction, with which the bounds end.
 func (b bounded) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	deadline, hasDeadline := ctx.Deadline()
+	if !hasDeadline && b.lockTimeout == 0 {
+		return b.Pool.Query(ctx, sql, args...) //nolint:rowserrcheck // the caller does
+	}
 	var lock *string
 	if b.lockTimeout > 0 {
 		setting := lockTimeoutSetting(b.lockTimeout)
 		lock = &setting
 	}
 	var statement *int64
-	if deadline, ok := ctx.Deadline(); ok {
+	if hasDeadline {
 		millis := settingMillis(max(clock.Until(deadline), 0) + deadlineSlack)
 		statement = &millis
 	}

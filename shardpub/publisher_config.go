@@ -46,8 +46,8 @@ type PublisherConfig struct {
 
 	// LockTimeout is how long an append waits for another transaction that holds
 	// a lock on one of its streams, or on the log itself, which every append locks
-	// until its transaction ends. Afterwards the call fails and nothing is
-	// appended. In whole milliseconds.
+	// until its transaction ends. Afterwards the call fails, with those that share
+	// its statement, and nothing is appended. In whole milliseconds.
 	//
 	// Over a *pgxpool.Pool it costs nothing. In a caller's pgx.Tx the append runs
 	// behind a savepoint, so that the transaction survives the timeout, and the
@@ -56,6 +56,14 @@ type PublisherConfig struct {
 	//
 	// Defaults to none: the server's lock_timeout applies.
 	LockTimeout time.Duration
+
+	// DisableGroupCommit gives each call over a *pgxpool.Pool a statement and a
+	// commit of its own, however many there are at the same time. Every append
+	// locks the whole log until its commit is on disk, so many are then slower
+	// than one. Choose it where calls must not share the fate of a connection.
+	//
+	// It changes nothing on a *pgx.Conn or a pgx.Tx, where nothing is shared.
+	DisableGroupCommit bool
 
 	// OnPublished is called after each successful call with messages, before
 	// Publish returns, with one entry per stream in the order of their names. In a
