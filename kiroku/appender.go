@@ -3,7 +3,6 @@ package kiroku
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
@@ -16,7 +15,8 @@ import (
 // An append that finds none under way goes out at once, as [Append] would send
 // it. Those that come meanwhile wait until it is back and then go together, in
 // the order in which they came: at most 128 appends, 1,000 events and 4 MiB, or
-// one that is larger. All events of a statement have one time, and a stream is
+// one that is larger. When eight events wait they go already, beside it, if they
+// go to other streams: two statements are under way at most. All events of a statement have one time, and a stream is
 // notified once per statement.
 //
 // When a context ends, its caller gets the error at once. An append that still
@@ -42,38 +42,16 @@ type Appender struct {
 	mu sync.Mutex // guards the lanes, and the appends and flights in them
 	// common is the lane of all appends but those that wait for a stream which
 	// another transaction has locked: they have lanes of their own, by its name.
-	common lane
+	common *lane
 	held   map[string]*lane
+	// departed counts trips.
+	departed int
 }
-
-// lane is a queue of appends, and what is under way from it.
-type lane struct {
-	// patient is a lane whose appends wait for the lock of stream.
-	patient bool
-	stream  string
-	waiting []*shared
-	flying  int
-}
-
-func (l *lane) remove(s *shared) bool {
-	i := slices.Index(l.waiting, s)
-	if i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
-	}
-	return i >= 0
-}
-
-const (
-	// overtakeAfter is how long those who wait leave those before them alone.
-	overtakeAfter = 100 * time.Millisecond
-	// mostFlying bounds what is under way when it does not come back.
-	mostFlying = 8
-)
 
 // NewAppender returns an Appender on db, which must be safe for concurrent use:
 // a *pgxpool.Pool. In a transaction of yours use [Append].
 func NewAppender(db DB) *Appender {
-	return &Appender{db: db, held: map[string]*lane{}}
+	return &Appender{db: db, common: newLane(""), held: map[string]*lane{}}
 }
 
 // Append is [Append] for one of several concurrent callers.
@@ -91,9 +69,9 @@ func (a *Appender) Append(ctx context.Context, appends ...StreamAppend) ([]Appen
 	if err := ctx.Err(); err != nil {
 		return nil, &goneError{err: err}
 	}
-	s, l := a.enter(ctx, b)
-	if s == nil {
-		defer a.leave(l)
+	s, alone := a.enter(ctx, b)
+	if alone != nil {
+		defer a.leave(alone)
 		return b.append(ctx, a.db)
 	}
 	o := a.await(ctx, s)
@@ -110,51 +88,6 @@ func (a *Appender) Append(ctx context.Context, appends ...StreamAppend) ([]Appen
 // Append may begin meanwhile.
 func (a *Appender) Wait() { a.flights.Wait() }
 
-// enter lets the append wait in its lane. Where nothing is under way it returns
-// nil: the caller goes by itself, and leaves the lane afterwards.
-func (a *Appender) enter(ctx context.Context, b *appendBatch) (*shared, *lane) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l := &a.common
-	if held, ok := a.held[b.names[0]]; ok && len(b.names) == 1 {
-		l = held
-	}
-	if l.flying == 0 {
-		a.depart(l)
-		return nil, l
-	}
-	s := newShared(ctx, b)
-	s.lane = l
-	l.waiting = append(l.waiting, s)
-	return s, l
-}
-
-func (a *Appender) depart(l *lane) {
-	l.flying++
-	a.flights.Add(1)
-}
-
-// leave makes room in the lane for those who wait.
-func (a *Appender) leave(l *lane) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if l.flying--; l.flying == 0 {
-		a.board(l)
-	}
-	if l.flying == 0 && l.patient {
-		delete(a.held, l.stream)
-	}
-	a.flights.Done()
-}
-
-// board sends those who wait, as many as go together.
-func (a *Appender) board(l *lane) {
-	if len(l.waiting) > 0 {
-		a.depart(l)
-		go a.fly(newFlight(l))
-	}
-}
-
 // await returns what becomes of an append in a lane.
 func (a *Appender) await(ctx context.Context, s *shared) outcome {
 	late := time.NewTimer(overtakeAfter)
@@ -169,16 +102,6 @@ func (a *Appender) await(ctx context.Context, s *shared) outcome {
 			a.overtake(s)
 			late.Reset(overtakeAfter)
 		}
-	}
-}
-
-// overtake sends those who wait though the statement before them is not back.
-// Not where they wait for a stream: they would wait for it again.
-func (a *Appender) overtake(s *shared) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if l := s.lane; s.flight == nil && !l.patient && l.flying < mostFlying {
-		a.board(l)
 	}
 }
 

@@ -31,16 +31,24 @@ type shareLimits struct{ appends, events, bytes int }
 // sharedLimits keep a statement short: it holds up every writer of the store.
 var sharedLimits = shareLimits{appends: 128, events: 1000, bytes: 4 << 20}
 
+// worthAnother is how many events have to wait for a second statement to go
+// while one is under way. It does all but the last step beside the first.
+const worthAnother = 8
+
 // choose returns which of the waiting appends go together, by their indexes in
-// ascending order. The first always goes. Appends to one stream do not overtake
-// each other.
-func choose(waiting []shareable, most shareLimits) []int {
+// ascending order: none to streams that others under way append to. Unless such
+// is in the way the first goes. Appends to one stream do not overtake each
+// other.
+func choose(waiting []shareable, underWay map[string]bool, most shareLimits) []int {
 	var (
 		chosen        []int
 		events, bytes int
 		streams       = map[string]streamState{}
 		ids           = map[uuid.UUID]struct{}{}
 	)
+	for stream := range underWay {
+		streams[stream] = streamBlocked
+	}
 	for i, s := range waiting {
 		if len(chosen) == most.appends || len(chosen) > 0 && (events+s.events > most.events || bytes+s.bytes > most.bytes) {
 			break

@@ -48,7 +48,7 @@ func TestWhatGoesTogether(t *testing.T) {
 		"too many bytes":     {[]shareable{large(1, 60), large(1, 41), large(1, 1)}, []int{0}},
 		"one, however large": {[]shareable{large(1000, 1000), large(1, 1)}, []int{0}},
 	} {
-		if got := choose(c.waiting, shareLimits{appends: 3, events: 10, bytes: 100}); !slices.Equal(got, c.want) {
+		if got := choose(c.waiting, nil, shareLimits{appends: 3, events: 10, bytes: 100}); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -101,13 +101,21 @@ func anyWaiting(rt *rapid.T) []shareable {
 func checkChoice(rt *rapid.T) {
 	waiting, streams := anyWaiting(rt), anyStreams(rt)
 	most := shareLimits{appends: rapid.IntRange(1, 8).Draw(rt, "most"), events: 12, bytes: 90}
-	chosen := choose(waiting, most)
-	if len(chosen) == 0 || chosen[0] != 0 || !slices.IsSorted(chosen) || len(chosen) > most.appends {
+	underWay := map[string]bool{}
+	if rapid.Bool().Draw(rt, "some under way") {
+		underWay[rapid.SampledFrom([]string{"a", "b", "d"}).Draw(rt, "under way")] = true
+	}
+	chosen := choose(waiting, underWay, most)
+	first := !slices.ContainsFunc(waiting[0].uses, func(u streamUse) bool { return underWay[u.stream] })
+	if first != (len(chosen) > 0 && chosen[0] == 0) || !slices.IsSorted(chosen) || len(chosen) > most.appends {
 		rt.Fatalf("chosen %v", chosen)
 	}
 	before := maps.Clone(streams)
 	events, bytes, ids := 0, 0, map[uuid.UUID]bool{}
 	left := map[string]bool{}
+	for stream := range underWay {
+		left[stream] = true
+	}
 	for i, s := range waiting {
 		if !slices.Contains(chosen, i) {
 			for _, u := range s.uses {

@@ -16,6 +16,8 @@ type shared struct {
 	batch *appendBatch
 	ctx   context.Context //nolint:containedctx // it lives as long as the call that it belongs to
 	lane  *lane
+	// since is how many trips had departed when it came, or last overtook.
+	since int
 	// flight is nil while it waits.
 	flight *flight
 	// gone: its caller is.
@@ -56,7 +58,8 @@ func (s *shared) settle(o outcome) {
 
 // flight is one statement for several appends.
 type flight struct {
-	lane    *lane
+	trip    *trip
+	patient bool
 	members []*shared
 	// passed waited already, and could not go along.
 	passed []*shared
@@ -66,14 +69,17 @@ type flight struct {
 	callers int
 }
 
-// newFlight takes those who go together out of the lane.
+// newFlight takes those who go together out of the lane; nil if nobody can.
 func newFlight(l *lane) *flight {
-	f := &flight{lane: l}
+	f := &flight{patient: l.patient}
 	all := make([]shareable, len(l.waiting))
 	for i, s := range l.waiting {
 		all[i] = s.shareable
 	}
-	chosen := choose(all, sharedLimits)
+	chosen := choose(all, l.underWay(), sharedLimits)
+	if len(chosen) == 0 {
+		return nil
+	}
 	for i, s := range l.waiting {
 		if _, ok := slices.BinarySearch(chosen, i); ok {
 			s.flight = f
@@ -86,6 +92,14 @@ func newFlight(l *lane) *flight {
 	f.callers = len(f.members)
 	f.ctx, f.cancel = f.context()
 	return f
+}
+
+func (f *flight) streams() []string {
+	var streams []string
+	for _, s := range f.members {
+		streams = append(streams, s.batch.names...)
+	}
+	return streams
 }
 
 // context ends when those of all callers have, and has the values of one.
@@ -124,8 +138,8 @@ func (a *Appender) fly(f *flight) {
 		}
 		f.cancel()
 		a.land(f, outcomes, refused)
-		a.gather(f.lane)
-		a.leave(f.lane)
+		a.gather(f.trip.lane)
+		a.leave(f.trip)
 	}()
 	outcomes, refused = f.write(a.db)
 }
@@ -145,7 +159,7 @@ func (a *Appender) land(f *flight, outcomes, refused []outcome) {
 		}
 	}
 	for i, o := range refused {
-		if s := f.passed[i]; o.err != nil && f.lane.remove(s) {
+		if s := f.passed[i]; o.err != nil && f.trip.lane.remove(s) {
 			s.settle(o)
 		}
 	}
@@ -153,16 +167,10 @@ func (a *Appender) land(f *flight, outcomes, refused []outcome) {
 
 // hold lets an append wait for its stream, with others that do.
 func (a *Appender) hold(s *shared, stream string) {
-	l, ok := a.held[stream]
-	if !ok {
-		l = &lane{stream: stream, patient: true}
-		a.held[stream] = l
-	}
+	l := a.laneOf(stream)
 	s.flight, s.lane = nil, l
 	l.waiting = append(l.waiting, s)
-	if l.flying == 0 {
-		a.board(l)
-	}
+	a.board(l)
 }
 
 // gather lets those who were just served bring what they have next, so that
@@ -194,7 +202,7 @@ func (f *flight) write(db DB) (outcomes, refused []outcome) {
 		creations += len(s.uses)
 	}
 	for {
-		rows, err := runShared(f.ctx, db, batches, f.lane.patient)
+		rows, err := runShared(f.ctx, db, batches, f.patient)
 		lost := err == nil && rows.lost() || err != nil && lostCreation(err)
 		switch {
 		case lost && creations > 0:

@@ -88,7 +88,7 @@ func (m *sharedModel) round(run int) {
 		all, batches = append(all, newShared(m.t.Context(), b).shareable), append(batches, b)
 	}
 	var going []*appendBatch
-	for _, i := range choose(all, sharedLimits) {
+	for _, i := range choose(all, nil, sharedLimits) {
 		going = append(going, batches[i])
 	}
 	rows, err := runShared(m.t.Context(), m.pool, going, rapid.Bool().Draw(m.rt, "wait"))

@@ -209,6 +209,35 @@ func TestALockedStreamHoldsUpItsOwnAppendsOnly(t *testing.T) {
 	wantDenseLog(t, pool)
 }
 
+// Also where the append that waits was under way before the others came.
+func TestALoneAppendToALockedStreamIsOvertaken(t *testing.T) {
+	t.Parallel()
+	pool := store(t)
+	a := kiroku.NewAppender(pool)
+	mustAppend(t, pool, "locked", 1)
+	release := lockRow(t, pool, "locked")
+	var held sync.WaitGroup
+	for range 3 {
+		held.Go(func() {
+			if _, err := a.Append(t.Context(), to("locked", kiroku.AnyVersion(), event(1))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	eventually(t, func() bool { return queryOne[int](t, pool, waiters) > 0 })
+	for i := range 20 {
+		if _, err := a.Append(t.Context(), to("free", kiroku.AnyVersion(), event(i))); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := queryOne[int](t, pool, waiters); n > 2 {
+		t.Errorf("%d connections wait for one stream", n)
+	}
+	release()
+	held.Wait()
+	wantDenseLog(t, pool)
+}
+
 func TestOfManyAppendsAtOneVersionOneWinsAndAllLearnTheVersion(t *testing.T) {
 	t.Parallel()
 	pool := store(t)

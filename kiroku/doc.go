@@ -3,13 +3,13 @@
 // events that they gave up. It shares the schema with kiroku's own programs.
 //
 // It consists of functions on a [DB] (a pool, a connection or a transaction)
-// and keeps nothing in memory. Every statement is schema-qualified and needs no
+// and keeps nothing in memory; an [Appender] only what is under way. Every statement is schema-qualified and needs no
 // session, so a transaction pooler may stand between, except for [Listener].
 //
 // # What holds
 //
 //   - An append is atomic over all its streams, and conditional on all its
-//     expectations ([Append]).
+//     expectations ([Append]), also when it shares a commit ([Appender]).
 //   - Positions in [AllStreams] are given out under one lock that is held to the
 //     end of the transaction: they have no holes, they become visible in their
 //     order, and a reader that has passed one never finds an event below it
@@ -39,6 +39,7 @@
 // # Where to read on
 //
 // types.go has the words. append.go and sql/append.sql are the write path,
+// appender.go and appender_choice.go the one that concurrent callers share,
 // keys.go and read.go the read path, checkpoint.go and deadletter.go the state of
 // subscriptions. inspect.go, ledger.go, structure.go and schema.go decide whether
 // a database is used as it is, installed, or refused.
