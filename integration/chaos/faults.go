@@ -54,8 +54,6 @@ type kill struct {
 	at     time.Time
 }
 
-const mostFaults = 3 // at once
-
 // storm makes faults happen.
 type storm struct {
 	o     options
@@ -95,7 +93,7 @@ func chosen(all []kind, only string) ([]kind, error) {
 // run breaks things until ctx ends, and returns when all is mended.
 func (s *storm) run(ctx context.Context) {
 	rng := rand.New(rand.NewPCG(s.o.seed, 2))
-	slots := make(chan struct{}, mostFaults)
+	slots := make(chan struct{}, s.o.atOnce)
 	var running sync.WaitGroup
 	defer running.Wait()
 	for pause(ctx, between(rng, s.o.gap/5, s.o.gap*9/5)) {

@@ -54,6 +54,7 @@ type options struct {
 	ttl      time.Duration
 	renew    time.Duration
 	gap      time.Duration
+	atOnce   int
 	only     string
 	figures  bool
 	json     string
@@ -80,6 +81,7 @@ func parse(args []string) (options, error) {
 	set.DurationVar(&o.ttl, "ttl", 3*time.Second, "how long leases last")
 	set.DurationVar(&o.renew, "renew", time.Second, "how often they are renewed")
 	set.DurationVar(&o.gap, "gap", 1400*time.Millisecond, "how long between two faults on average")
+	set.IntVar(&o.atOnce, "at-once", 3, "how many faults go on at the same time, at most")
 	set.StringVar(&o.only, "only", "", "the kinds of fault or of figure, separated by commas; empty for all")
 	set.BoolVar(&o.figures, "figures", false, "measure instead")
 	set.StringVar(&o.json, "json", "", "write the result to this file, too")
@@ -87,7 +89,7 @@ func parse(args []string) (options, error) {
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	if min(o.workers, o.buckets, o.streams, o.rate) < 1 || min(o.duration, o.work, o.ttl, o.renew, o.gap) <= 0 {
+	if min(o.workers, o.buckets, o.streams, o.rate, o.atOnce) < 1 || min(o.duration, o.work, o.ttl, o.renew, o.gap) <= 0 {
 		return o, errors.New("numbers and durations must be more than 0")
 	}
 	if o.seed == 0 {
