@@ -15,9 +15,9 @@ import (
 // An append that finds none under way goes out at once, as [Append] would send
 // it. Those that come meanwhile wait until it is back and then go together, in
 // the order in which they came: at most 128 appends, 1,000 events and 4 MiB, or
-// one that is larger. When eight events wait they go already, beside it, if they
-// go to other streams: two statements are under way at most. All events of a statement have one time, and a stream is
-// notified once per statement.
+// one that is larger. When 16 events wait they go beside it, if they go to other
+// streams. All events of a statement have one time, and a stream is notified
+// once per statement.
 //
 // When a context ends, its caller gets the error at once. An append that still
 // waited for its turn is not written (the error is [pgconn.SafeToRetry]).

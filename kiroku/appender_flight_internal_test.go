@@ -228,9 +228,9 @@ func TestASecondStatementGoesBesideTheFirstWhenEnoughWait(t *testing.T) {
 			c.start(t.Context(), one([]string{"a", "b", "c"}[i%3]))
 			synctest.Wait()
 		}
-		// The eighth other event is the eleventh that waits. Those to "a" wait for
-		// the first, and what comes later for one of the two.
-		if got := f.statements(); got != "[1 5]" {
+		// With the sixteenth that waits, ten go. Those to "a" wait for the first, and
+		// what comes later for one of the two.
+		if got := f.statements(); got != "[1 10]" {
 			t.Errorf("sent %s", got)
 		}
 		g.open[1] <- nil

@@ -1,6 +1,7 @@
 package kiroku
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"pgregory.net/rapid"
 
@@ -145,6 +147,66 @@ func (m *sharedModel) inLog(got Appended) {
 	for i, k := range keys {
 		if k.EventID != got.EventIDs[i] || k.StreamID != got.StreamID || k.Version != got.Version-int64(n-1-i) {
 			m.rt.Fatalf("%+v in the log for event %d of %+v", k, i, got)
+		}
+	}
+}
+
+// Behind a transaction pooler people choose a mode without prepared statements.
+func TestSharedStatementWorksInEveryQueryMode(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, Migrate)
+	for i, mode := range []pgx.QueryExecMode{
+		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol,
+	} {
+		cfg, err := pgx.ParseConfig(pgtest.DSN(pool))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.DefaultQueryExecMode = mode
+		conn, err := pgx.ConnectConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+		full := Event{
+			Type: "Täst", Data: []byte(`{"a": "\\ 'quoted' {1,2} NULL"}`), Metadata: []byte(`[null]`),
+			CausationID: uuid.NullUUID{UUID: uuid.New(), Valid: true}, CorrelationID: uuid.NullUUID{UUID: uuid.New(), Valid: true},
+		}
+		given := Event{ID: uuid.New(), Type: "T", Data: []byte(`1`)}
+		for _, wait := range []bool{false, true} {
+			var batches []*appendBatch
+			for _, a := range []StreamAppend{
+				{Stream: `a-{",'\}`, Events: []Event{full}},
+				{Stream: "b", Expected: ExactVersion(int64(2*i) + map[bool]int64{true: 1}[wait]), Events: []Event{{Type: "T", Data: []byte(`1`)}}},
+				{Stream: "c", Events: []Event{given}},
+			} {
+				if a.Stream == "b" && a.Expected == ExactVersion(0) {
+					a.Expected = NoStream()
+				}
+				b, err := newAppendBatch([]StreamAppend{a})
+				if err != nil {
+					t.Fatal(err)
+				}
+				batches = append(batches, b)
+			}
+			rows, err := runShared(t.Context(), conn, batches, wait)
+			if err != nil {
+				t.Fatalf("%v: %v", mode, err)
+			}
+			o := rows.outcomes(batches)
+			if o[0].err != nil || o[1].err != nil || o[2].alone != wait {
+				t.Fatalf("%v, wait %v: %+v", mode, wait, o)
+			}
+			read, err := ReadEvents(t.Context(), conn, o[0].appended[0].EventIDs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := read[o[0].appended[0].EventIDs[0]]
+			if got.Type != full.Type || string(got.Data) != string(full.Data) || string(got.Metadata) != string(full.Metadata) ||
+				got.CausationID != full.CausationID || got.CorrelationID != full.CorrelationID {
+				t.Errorf("%v: %+v", mode, got)
+			}
 		}
 	}
 }
