@@ -82,7 +82,7 @@ func TestHandlersThatHeedTheirContextsNeverOverlapTheirSuccessors(t *testing.T) 
 // is lost: renewals share no limit with handlers (P-6).
 func TestHandlersThatFillMaxInFlightForFiveTTLsLoseNoLease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, workerSpec{Shards: 8, TTL: 2 * time.Second, Renew: 500 * time.Millisecond, MaxInFlight: 2, Conns: 2, SlowType: "Slow"})
+	w := newWorld(t, workerSpec{Shards: 8, TTL: 1600 * time.Millisecond, Renew: 400 * time.Millisecond, MaxInFlight: 2, Conns: 2, SlowType: "Slow"})
 	w.base.Slow = 5 * w.base.TTL
 	streams := w.streamsIn()
 	w.start("a")
@@ -110,11 +110,11 @@ func TestLeasesAreWrittenOncePerIntervalWhateverTheLoad(t *testing.T) {
 		for each statement execute function public.note_update()`)
 	streams := w.streamsPerBucket(2)
 	w.start("a")
-	w.eventually(time.Minute, "a owns all", func() bool { return w.even("a") && w.settled() })
+	w.eventually(time.Minute, "a owns all", func() bool { return w.even("a") })
 	stop := w.keepLoaded(streams)
-	w.eventually(time.Minute, "it is busy", func() bool { return w.handled() > 500 })
+	w.eventually(time.Minute, "it is busy", func() bool { return w.handled() > 300 })
 	from, handled := w.moment(), w.handled()
-	const window = 10
+	const window = 6
 	time.Sleep(window * w.base.Renew)
 	to, after := w.moment(), w.handled()
 	stop()
@@ -123,7 +123,7 @@ func TestLeasesAreWrittenOncePerIntervalWhateverTheLoad(t *testing.T) {
 	if most := int64(to.Sub(from)/(w.base.Renew*9/10)) + 1; n < window/2 || n > most {
 		t.Errorf("%d updates of leases in %s, want about %d", n, to.Sub(from), window)
 	}
-	if after-handled < 500 {
+	if after-handled < 300 {
 		t.Errorf("only %d events were handled meanwhile", after-handled)
 	}
 	t.Logf("%d updates in %s, beside %d events", n, to.Sub(from), after-handled)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var steadyFor = flag.Duration("steady", 20*time.Second, "how long nothing may move while nobody comes or goes; 10m gives the figure of docs/RELIABILITY.md")
+var steadyFor = flag.Duration("steady", 10*time.Second, "how long nothing may move while nobody comes or goes; 10m gives the figure of docs/RELIABILITY.md")
 
 // Case 2: at most one move of each bucket when somebody comes, and none while
 // nobody does (P-10).

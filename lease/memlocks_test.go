@@ -43,7 +43,7 @@ func (m *table) mark(lock int64, suspects map[uuid.UUID]time.Time, free bool) (m
 		if w == nil || w.gone || w.lock != lock || !w.heartbeat.Equal(heartbeat) || !w.heartbeat.After(m.began) {
 			continue
 		}
-		w.gone = true
+		w.gone, w.marked = true, time.Now()
 		m.departed = time.Now()
 		marked = append(marked, id)
 	}
@@ -82,11 +82,11 @@ func (m *table) beaten(id uuid.UUID) time.Time {
 	return m.workers[id].heartbeat
 }
 
-// claims counts the buckets that were claimed so far.
-func (m *table) claims() int {
+// moves counts the buckets that came to a worker that did not own them.
+func (m *table) moves() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.claimed
+	return m.moved
 }
 
 // others tells whether another worker, alive and staying, has been there so long,

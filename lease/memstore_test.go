@@ -21,6 +21,7 @@ type table struct {
 	heard    []func() // who listens
 	beats    int
 	claimed  int
+	moved    int // of those, what was not the worker's own before
 	claimLog []lease.Claim
 	locked   map[int]bool       // rows that somebody else has locked
 	shut     map[uuid.UUID]bool // presence that somebody else has locked
@@ -29,8 +30,9 @@ type table struct {
 }
 
 type memRow struct {
-	owner  uuid.UUID
-	expiry time.Time
+	owner   uuid.UUID
+	expiry  time.Time
+	renewed time.Time // or claimed
 }
 
 type memWorker struct {
@@ -38,6 +40,7 @@ type memWorker struct {
 	leaving, gone bool
 	lock          int64
 	giving        []int
+	marked        time.Time
 	joined        time.Time
 	heartbeat     time.Time
 	expires       time.Time
@@ -161,7 +164,7 @@ func (l *line) Beat(ctx context.Context, b lease.Beat) (lease.Snapshot, error) {
 	}
 	for _, bucket := range b.Renew {
 		if m.rows[bucket].owner == b.Worker && !m.locked[bucket] {
-			m.rows[bucket].expiry = now.Add(b.TTL)
+			m.rows[bucket].expiry, m.rows[bucket].renewed = now.Add(b.TTL), now
 			s.Renewed = append(s.Renewed, bucket)
 		}
 	}
@@ -218,8 +221,11 @@ func (l *line) Claim(ctx context.Context, c lease.Claim) ([]int, error) {
 		if m.locked[w.Bucket] {
 			continue
 		}
-		if r.owner == uuid.Nil || r.owner == c.Worker || r.owner == w.Expected && (r.expiry.Before(now) || m.goneWith(w, r.expiry)) {
-			*r = memRow{owner: c.Worker, expiry: now.Add(c.TTL)}
+		if r.owner == uuid.Nil || r.owner == c.Worker || r.owner == w.Expected && (r.expiry.Before(now) || m.goneWith(w, *r)) {
+			if r.owner != c.Worker {
+				m.moved++
+			}
+			*r = memRow{c.Worker, now.Add(c.TTL), now}
 			got = append(got, w.Bucket)
 		}
 	}
@@ -229,9 +235,9 @@ func (l *line) Claim(ctx context.Context, c lease.Claim) ([]int, error) {
 }
 
 // goneWith: the owner is marked gone and has not renewed. The caller holds mu.
-func (m *table) goneWith(w lease.Wanted, expiry time.Time) bool {
+func (m *table) goneWith(w lease.Wanted, r memRow) bool {
 	owner := m.workers[w.Expected]
-	return w.Expiry == expiry.UnixMicro() && owner != nil && owner.gone
+	return w.Expiry == r.expiry.UnixMicro() && owner != nil && owner.gone && owner.marked.After(r.renewed)
 }
 
 func (l *line) Release(ctx context.Context, r lease.Release) ([]int, error) {

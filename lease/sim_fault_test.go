@@ -15,13 +15,18 @@ import (
 
 // seededFaults are what somebody may get wrong.
 var seededFaults = map[string]fault{
-	"a claim does not look at the row":     {store: func(s lease.Store) lease.Store { return grabbing{s.(*line)} }},
-	"a claim does not look at the expiry":  {store: func(s lease.Store) lease.Store { return impatient{s.(*line)} }},
+	"a claim does not look at the row": {store: func(s lease.Store) lease.Store { return grabbing{s.(*line)} }},
+	"a claim does not look at the expiry": {
+		store: func(s lease.Store) lease.Store { return impatient{s.(*line)} },
+		kinds: []string{freezes, cuts, slows, slows, joins},
+	},
 	"a renewal does not look at the owner": {store: func(s lease.Store) lease.Store { return believing{s.(*line)} }},
 	"leases run out five seconds early":    {store: func(s lease.Store) lease.Store { return hurried{s.(*line)} }},
 	"a beat frees what it does not name":   {store: func(s lease.Store) lease.Store { return forgetful{s.(*line)} }},
 	"a lease is trusted to its very end":   {config: lease.Config{Margin: time.Nanosecond}},
 	"a fallen server proves death":         {grace: simGrace},
+	"a mark does not look at the beat":     {blind: true},
+	"a server marks whom it never heard":   {ageless: true},
 }
 
 func TestSimulatorFindsASeededFault(t *testing.T) { //nolint:paralleltest // it sets flags
@@ -34,8 +39,12 @@ func TestSimulatorFindsASeededFault(t *testing.T) { //nolint:paralleltest // it 
 			var first, last schedule
 			var said outcome
 			played, needed := 0, 0
+			kinds := mixedKinds
+			if fault.kinds != nil {
+				kinds = fault.kinds
+			}
 			for !found.failed && played < 20_000 {
-				rapid.Check(found, property(t, mixedKinds, fault, func(s schedule, o outcome) {
+				rapid.Check(found, property(t, kinds, fault, func(s schedule, o outcome) {
 					played++
 					if o.violation != "" {
 						last, said = s, o

@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/suisha-go/suisha/lease"
@@ -62,7 +63,7 @@ func (p *proc) Lose(t *lease.Tenure) {
 func (p *proc) Drain(ctx context.Context, t *lease.Tenure, r lease.Reason, unreleased func(error)) error {
 	s := p.stintOf(t)
 	// Twice seen, 100 ms apart, by a worker that learns of it a moment later (P-10).
-	if s != nil && r == lease.Rebalanced && !s.resigned && !p.w.keiroHere() && !p.w.table.others(p.id, 100*time.Millisecond) {
+	if s != nil && r == lease.Rebalanced && !s.resigned && !p.w.hadKeiro() && !p.w.table.others(p.id, 100*time.Millisecond) {
 		p.w.violate("%v gives bucket %d to nobody that it can have seen twice", p, t.Bucket)
 	}
 	if s == nil {
@@ -70,6 +71,16 @@ func (p *proc) Drain(ctx context.Context, t *lease.Tenure, r lease.Reason, unrel
 		return lease.ErrLost
 	}
 	defer p.ends(s, true)
+	p.w.mu.Lock()
+	s.draining = true
+	p.w.mu.Unlock()
+	tell := unreleased
+	unreleased = func(err error) {
+		p.w.mu.Lock()
+		s.draining = false
+		p.w.mu.Unlock()
+		tell(err)
+	}
 	p.work(t, unreleased)
 	p.gate(100 + 2*t.Bucket)
 	p.settle(s)
@@ -132,6 +143,25 @@ func (p *proc) wait(c <-chan struct{}) {
 	select {
 	case <-c:
 	case <-p.gone:
+	}
+}
+
+// leftBehind finds fault with a worker that has left while a bucket of it drains in
+// good order (P-18).
+func (p *proc) leftBehind() {
+	if p.dead() {
+		return
+	}
+	p.w.mu.Lock()
+	var faults []string
+	for _, s := range p.w.stints {
+		if s.p == p && s.draining && !s.finished && s.t.Context().Err() == nil {
+			faults = append(faults, fmt.Sprintf("%v has left while bucket %d drains", p, s.bucket))
+		}
+	}
+	p.w.mu.Unlock()
+	for _, f := range faults {
+		p.w.violate("%s", f)
 	}
 }
 

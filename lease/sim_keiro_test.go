@@ -29,6 +29,7 @@ func (w *world) startKeiro(n int) {
 		skew: time.Duration(n-1) * 700 * time.Millisecond, gone: make(chan struct{}),
 	}
 	w.keiros = append(w.keiros, k)
+	w.mixed = true
 	w.mu.Unlock()
 	w.note("keiro worker %v begins, its clock is off by %v", k.id[0], k.skew)
 	go k.run()
@@ -39,6 +40,13 @@ func (w *world) keiroHere() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.keiros) > 0
+}
+
+// hadKeiro: some of them work here, or did.
+func (w *world) hadKeiro() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mixed
 }
 
 func (k *keiroWorker) run() {

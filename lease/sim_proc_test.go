@@ -99,6 +99,7 @@ func (w *world) start(weight int) *proc {
 	go func() {
 		defer close(p.done)
 		_ = k.Run(ctx) // what was not released is the world's to see
+		p.leftBehind()
 	}()
 	go p.flush()
 	go p.keepSession()

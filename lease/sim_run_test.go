@@ -25,6 +25,10 @@ type fault struct {
 	store  func(lease.Store) lease.Store // put before the table of each worker
 	config lease.Config                  // of each worker
 	grace  time.Duration                 // of the watches, instead of both of theirs
+	// blind: a beat during the grace does not matter. ageless: the server does not
+	// know when it began.
+	blind, ageless bool
+	kinds          []string // what shows it soonest; nil for all
 }
 
 func newWorld(t *testing.T, s schedule, f fault) *world {

@@ -69,8 +69,8 @@ func (b *backend) forget() {
 	}
 }
 
-// abandoned: the process gave its connection up, and the server cannot hear that
-// yet.
+// abandon gives a connection up. The server hears of it when the process can reach
+// it.
 func (p *proc) abandon(b *backend) {
 	if b == nil {
 		return
@@ -79,6 +79,9 @@ func (p *proc) abandon(b *backend) {
 	p.mu.Lock()
 	p.abandoned = append(p.abandoned, b)
 	p.mu.Unlock()
+	if p.sky().kind != cuts && p.w.isDown() == 0 {
+		p.reach()
+	}
 }
 
 // reach tells the server of all connections that were given up.
@@ -263,8 +266,11 @@ func (w *world) fall(restart bool) {
 	close(w.fallen)
 	w.fallen = make(chan struct{})
 	w.fell = time.Now()
-	w.mu.Unlock()
 	if restart {
+		w.restarted = w.fell
+	}
+	w.mu.Unlock()
+	if restart && !w.fault.ageless {
 		w.table.mu.Lock()
 		w.table.began = time.Now()
 		w.table.mu.Unlock()

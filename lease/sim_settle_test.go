@@ -127,6 +127,7 @@ func (w *world) settle() time.Duration {
 			before, since = owners, now
 		case now.Sub(since) > calmFor:
 			w.steady()
+			w.lastDeath(began)
 			return since.Sub(began)
 		}
 	}
@@ -148,10 +149,10 @@ func (w *world) steady() {
 		return // keiro's claim one a pass; a tie of unequal weights may be settled late
 	}
 	before := w.table.owners()
-	claimed := w.table.claims()
+	moved := w.table.moves()
 	time.Sleep(w.steadyFor)
-	if n := w.table.claims() - claimed; n != 0 {
-		w.violate("%d claims in a steady state", n)
+	if n := w.table.moves() - moved; n != 0 {
+		w.violate("%d moves in a steady state", n)
 	}
 	if after := w.table.owners(); !slices.Equal(before, after) {
 		w.violate("moved in a steady state: %v to %v", firsts(before), firsts(after))
@@ -161,6 +162,34 @@ func (w *world) steady() {
 		if held := p.keeper.Status().Held; !slices.Equal(held, w.table.of(p.id)) {
 			w.violate("%v holds %v, but owns %v", p, held, w.table.of(p.id))
 		}
+	}
+}
+
+// seenFor is how long the buckets of a worker may be nobody's whose session was seen
+// to end: the grace, and a few trips to the database.
+const seenFor = 2500 * time.Millisecond
+
+// wellAfter is how long a fault may have the next session watched by nobody: the
+// presence of one that died while the server fell has to run out, its watch learns
+// of that with a beat, and gives no stranger more time any more.
+const wellAfter = time.Minute
+
+// lastDeath kills a worker when all is well again: its buckets are taken at once
+// (P-13, P-14). Every third schedule ends so.
+func (w *world) lastDeath(since time.Time) {
+	alive := w.alive()
+	if len(alive) < 2 || w.keiroHere() || w.s.seed%3 != 0 || w.broken() {
+		return
+	}
+	time.Sleep(max(wellAfter-time.Since(since), 0))
+	p := alive[int(w.s.seed)%len(alive)]
+	w.note("%v is the last to die", p)
+	p.kill()
+	time.Sleep(10*time.Millisecond + 7*time.Nanosecond)
+	w.endBackend(p.current(), false)
+	time.Sleep(seenFor)
+	if dark, _ := w.amiss(); dark != "" {
+		w.violate("%v after the death of %v %s", seenFor, p, dark)
 	}
 }
 

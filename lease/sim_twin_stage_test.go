@@ -170,7 +170,7 @@ func (s *twinStage) meddle(what string, words []string, buckets []int) {
 		}
 	case what == "gone":
 		if w := s.table.workers[letter(words[1])]; w != nil {
-			w.gone = true
+			w.gone, w.marked = true, time.Now()
 		}
 	default:
 		s.table.relinquish(letter(words[1]))

@@ -44,6 +44,7 @@ var twinScripts = map[string]string{
 	"gone and renewed":     `join a 1; claim a free 0; gone a; beat b; beat a 0; claim b gone a 0; gone a; claim b gone a 0; beat b; claim b gone a 0; beat a 0`,
 	"gone and expired":     `join a 1; claim a free 0 1; gone a; expire 0; claim b from a 0 1; beat b; claim b gone a 0 1; beat b`,
 	"gone and joined anew": `join a 1; claim a free 0; gone a; beat b; join a 2; claim b gone a 0; beat b`,
+	"gone, then claimed":   `join a 1; gone a; claim a free 0 1; beat b; claim b gone a 0; gone a; claim b gone a 0; beat b`,
 	"gone, no presence":    `claim a free 0; gone a; beat b; claim b gone a 0; beat b`,
 	"release":              `claim a free 0 1; claim b free 2; release b 0 1 2; release a 1 2; release a 1; beat a 0 1; beat a`,
 	"presence":             `join b 2; join a 1; join c 3; beat b; beat c giving 1 leaving; beat c; beat a; give a 0 2; give d 1; beat b`,

@@ -130,6 +130,9 @@ func (p *proc) mark(lock int64, grace time.Duration, fallen <-chan struct{}) err
 	return p.ask(fallen, "marks", func() {
 		holder := p.w.holder(lock)
 		free := holder == nil || !holder.open(holder.over)
+		if p.w.fault.blind {
+			suspects = p.w.table.suspects(lock)
+		}
 		for _, id := range p.w.table.mark(lock, suspects, free) {
 			p.w.note("%v marks %v", p, id[0])
 			p.w.deserved(id, holder, p.w.table.beaten(id))
@@ -147,12 +150,14 @@ func (w *world) deserved(id uuid.UUID, b *backend, heartbeat time.Time) {
 			p = o
 		}
 	}
-	fell := w.fell
+	fell, restarted := w.fell, w.restarted
 	w.mu.Unlock()
 	if p == nil || p.dead() || p.over() {
 		return
 	}
 	switch {
+	case !heartbeat.After(restarted):
+		w.violate("%v is marked gone by a server that has not heard it", p)
 	case b == nil || b.open(b.over):
 		w.violate("%v is marked gone while it has its session", p)
 	case time.Since(heartbeat) < simGrace:

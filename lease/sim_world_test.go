@@ -30,11 +30,13 @@ type world struct {
 	mu        sync.Mutex // guards what follows; never held while time passes
 	procs     []*proc
 	keiros    []*keiroWorker
+	mixed     bool // there were some: their leases outlive them
 	stints    []*stint
 	down      int // how many outages there are; 0 when the database is up
 	locks     map[int64]*backend
 	fallen    chan struct{} // closed when the server falls
 	fell      time.Time     // when it last did
+	restarted time.Time     // when it last was another one afterwards
 	timers    []*time.Timer
 	ended     bool
 	trace     []string
@@ -49,7 +51,7 @@ type stint struct {
 	// idle: no handler of it runs; quiet: it begins no further write; closed:
 	// nothing of it runs any more; finished: Drain or Lose has returned.
 	idle, quiet, closed, finished bool
-	resigned                      bool
+	resigned, draining            bool
 	grant                         *grant
 }
 
@@ -156,7 +158,8 @@ func (w *world) excuse(bucket int, owner uuid.UUID) {
 // prior is a row before a claim.
 type prior struct {
 	memRow
-	gone bool // its owner is marked
+	gone   bool // its owner is marked
+	marked time.Time
 }
 
 func (m *table) prior() []prior {
@@ -164,8 +167,10 @@ func (m *table) prior() []prior {
 	defer m.mu.Unlock()
 	out := make([]prior, len(m.rows))
 	for b, r := range m.rows {
-		w := m.workers[r.owner]
-		out[b] = prior{r, w != nil && w.gone}
+		out[b] = prior{memRow: r}
+		if w := m.workers[r.owner]; w != nil {
+			out[b].gone, out[b].marked = w.gone, w.marked
+		}
 	}
 	return out
 }
@@ -181,6 +186,8 @@ func (w *world) taken(p *proc, bucket int, before prior) {
 	switch {
 	case live && !before.gone:
 		w.violate("%v took bucket %d of %v, whose lease lives", p, bucket, before.owner[0])
+	case live && before.renewed.After(before.marked):
+		w.violate("%v took bucket %d of %v, which was renewed since the mark", p, bucket, before.owner[0])
 	case before.gone:
 		w.excuse(bucket, before.owner)
 	}

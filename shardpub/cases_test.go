@@ -29,7 +29,7 @@ func TestWhatWasReadAheadGoesNowhereWhenItsBucketMoves(t *testing.T) {
 	var seen diary
 	slowly := func(msg *message.Message) error {
 		seen.note(msg)
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 		return nil
 	}
 	a := r.subscriber(shards(2))
