@@ -33,7 +33,8 @@ var sharedLimits = shareLimits{appends: 128, events: 1000, bytes: 4 << 20}
 
 // worthAnother is how many events have to wait for a second statement to go
 // while one is under way. It does all but the last step beside the first; but
-// two flushes cost more than one. Measured: 8 is worse, and so is 500.
+// two flushes cost more than one. The number is a guess: on a busy machine 8, 16
+// and 500 could not be told apart for certain.
 const worthAnother = 16
 
 // choose returns which of the waiting appends go together, by their indexes in
