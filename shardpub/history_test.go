@@ -223,7 +223,7 @@ type lookupGate struct {
 }
 
 func (g *lookupGate) TraceQueryStart(ctx context.Context, c *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if c.Config().Database == g.db && strings.Contains(d.SQL, "where stream_id = 0 and stream_version >= $1") && g.armed.CompareAndSwap(true, false) {
+	if c.Config().Database == g.db && strings.Contains(d.SQL, "(stream_id, stream_version) >= (0, $1)") && g.armed.CompareAndSwap(true, false) {
 		close(g.reached)
 		<-g.open
 	}
