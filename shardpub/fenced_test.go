@@ -54,6 +54,8 @@ func TestTenureThatEndsAtTheFenceIsLogged(t *testing.T) {
 			sub := r.subscriber(tt.change)
 			msg := receive(t, r.subscribe(sub, orders))
 			loser := deliveryOf(t, msg).Worker
+			r.until("the session is known, which is a beat", func() bool { return len(r.locks()) == 1 })
+			time.Sleep(500 * time.Millisecond)
 			thief := r.rob()
 			tt.write(r, sub, func() { msg.Ack() }, func() { msg.Nack() })
 			r.until("it is on record", func() bool { return r.fencings(loser, thief) == 1 })
