@@ -106,12 +106,7 @@ func TestRollbacksAndFailuresLeaveNoHolesInTheLog(t *testing.T) {
 func TestAppendNotifiesOncePerStream(t *testing.T) {
 	t.Parallel()
 	pool := store(t)
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	exec(t, conn, `listen "kiroku.events"`)
+	notified := listen(t, pool)
 	if _, err := kiroku.Append(t.Context(), pool,
 		to("b-1,2", kiroku.AnyVersion(), events(5)...), to("a-1", kiroku.AnyVersion(), events(2)...)); err != nil {
 		t.Fatal(err)
@@ -121,15 +116,7 @@ func TestAppendNotifiesOncePerStream(t *testing.T) {
 		t.Error("no conflict")
 	}
 	exec(t, pool, `update kiroku.streams set deleted_at = now() where stream_name = 'a-1'`)
-	exec(t, pool, `select pg_notify('kiroku.events', 'end')`)
-	var got []string
-	for len(got) == 0 || got[len(got)-1] != "end" {
-		n, err := conn.Conn().WaitForNotification(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, n.Payload)
-	}
+	got := notified()
 	slices.Sort(got[:2])
 	if want := []string{"a-1,2,2", "b-1,2,3,5", "a-1,2,5", "end"}; !slices.Equal(got, want) {
 		t.Errorf("notified %q, want %q", got, want)
@@ -141,23 +128,10 @@ func TestAppendNotifiesOncePerStream(t *testing.T) {
 func TestNotificationOfTheLongestNameIsShort(t *testing.T) {
 	t.Parallel()
 	pool := store(t)
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	exec(t, conn, `listen "kiroku.events"`)
+	notified := listen(t, pool)
 	name := "s-" + strings.Repeat("n", 510)
 	mustAppend(t, pool, name, 500)
-	exec(t, pool, `select pg_notify('kiroku.events', 'end')`)
-	var got []string
-	for len(got) == 0 || got[len(got)-1] != "end" {
-		n, err := conn.Conn().WaitForNotification(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, n.Payload)
-	}
+	got := notified()
 	if len(got) != 2 {
 		t.Fatalf("%d notifications of one append", len(got)-1)
 	}

@@ -267,12 +267,7 @@ func TestOfManyAppendsAtOneVersionOneWinsAndAllLearnTheVersion(t *testing.T) {
 func TestAStreamIsNotifiedOncePerStatement(t *testing.T) {
 	t.Parallel()
 	pool := store(t)
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	exec(t, conn, `listen "kiroku.events"`)
+	notified := listen(t, pool)
 	a := kiroku.NewAppender(pool)
 	calls := slices.Repeat([]func(){func() {
 		if _, err := a.Append(t.Context(), to("s-1", kiroku.AnyVersion(), event(1))); err != nil {
@@ -280,15 +275,7 @@ func TestAStreamIsNotifiedOncePerStatement(t *testing.T) {
 		}
 	}}, 5)
 	inOneFlight(t, pool, a, calls...)
-	exec(t, pool, `select pg_notify('kiroku.events', 'end')`)
-	var got []string
-	for len(got) == 0 || got[len(got)-1] != "end" {
-		n, err := conn.Conn().WaitForNotification(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, n.Payload)
-	}
+	got := notified()
 	id := queryOne[int64](t, pool, `select stream_id from kiroku.streams where stream_name = 's-1'`)
 	if last := got[len(got)-2]; last != fmt.Sprintf("s-1,%d,5", id) || len(got) > 5 {
 		t.Errorf("notified %q", got)

@@ -114,3 +114,26 @@ func TestEveryStatementPreparesAgainstTheSchema(t *testing.T) {
 		}
 	}
 }
+
+// listen returns what gives the notifications since, up to one that says "end".
+func listen(t *testing.T, pool *pgxpool.Pool) (notified func() []string) {
+	t.Helper()
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Release)
+	exec(t, conn, `listen "kiroku.events"`)
+	return func() (got []string) {
+		t.Helper()
+		exec(t, pool, `select pg_notify('kiroku.events', 'end')`)
+		for len(got) == 0 || got[len(got)-1] != "end" {
+			n, err := conn.Conn().WaitForNotification(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, n.Payload)
+		}
+		return got
+	}
+}

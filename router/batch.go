@@ -48,13 +48,9 @@ func (e BatchErrors) Unwrap() []error {
 // one at a time would. Middleware sees each message by itself. All else is as for
 // [Worker.AddConsumerHandler]; for other options give [Batch] to [Worker.Add].
 func (w *Worker) AddBatchHandler(name, category string, size int, h BatchHandlerFunc) *message.Handler {
-	if size < 1 || h == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.bad = append(w.bad, &HandlerError{Handler: name, Err: errors.Join(
-			required(size < 1, "size", size, "choose at least 1"), required(h == nil, "h", nil, "pass a handler"),
-		)})
-		return idle(name)
+	err := errors.Join(required(size < 1, "size", size, "choose at least 1"), required(h == nil, "h", nil, "pass a handler"))
+	if err != nil {
+		return w.keep(name, &HandlerError{Handler: name, Err: err})
 	}
 	return w.mustAdd(Handler{
 		Name: name, Category: category, Consume: Batch(size, DefaultBatchWait, h),

@@ -31,16 +31,21 @@ func (w *Worker) AddHandler(name, category, publishTopic string, p message.Publi
 // mustAdd keeps an error for Start.
 func (w *Worker) mustAdd(h Handler) *message.Handler {
 	added, err := w.Add(h)
-	switch {
-	case err == nil:
-		return added
-	case errors.Is(err, ErrStarted):
-		panic(ErrStarted)
+	if err != nil {
+		return w.keep(h.Name, err)
 	}
+	return added
+}
+
+// keep keeps what is wrong with a handler for Start, and returns one in its place.
+func (w *Worker) keep(name string, err error) *message.Handler {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.begun {
+		panic(ErrStarted)
+	}
 	w.bad = append(w.bad, err)
-	return idle(h.Name)
+	return idle(name)
 }
 
 // idle is a handler of a router that never runs.

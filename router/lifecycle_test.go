@@ -202,6 +202,7 @@ func TestHandlersAreAddedBeforeStartOnly(t *testing.T) {
 	}
 	for name, f := range map[string]func(){
 		"AddConsumerHandler": func() { w.AddConsumerHandler("late", "orders", accept) },
+		"AddBatchHandler":    func() { w.AddBatchHandler("late", "orders", 0, nil) },
 		"AddMiddleware":      func() { w.AddMiddleware(refusing) },
 	} {
 		func() {

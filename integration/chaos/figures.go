@@ -127,11 +127,15 @@ func measureFailover(ctx context.Context, b *bench) ([]figure, error) {
 // measureLost does so with machines that vanish, of which the server hears nothing:
 // only the end of the lease tells.
 func measureLost(ctx context.Context, b *bench) ([]figure, error) {
-	b.fleet.base.TTL, b.fleet.base.Renew = shortTTL, shortTTL/3
+	b.shorten()
 	return b.failovers(ctx, "machine lost, TTL 3 s", b.fleet.lose)
 }
 
-const shortTTL = 3 * time.Second
+// shorten has leases that last three seconds.
+func (b *bench) shorten() {
+	const ttl = 3 * time.Second
+	b.fleet.base.TTL, b.fleet.base.Renew = ttl, ttl/3
+}
 
 func (b *bench) failovers(ctx context.Context, name string, end func(*process)) ([]figure, error) {
 	all, err := b.start(ctx, 3)
@@ -196,31 +200,51 @@ func measureJoins(ctx context.Context, b *bench) ([]figure, error) {
 func measureColdStarts(ctx context.Context, b *bench) ([]figure, error) {
 	var figures []figure
 	for _, n := range []int{1, 4} {
-		var owned, shared []float64
-		for range 20 {
-			began := time.Now()
-			if _, err := b.start(ctx, n); err != nil {
-				return figures, err
-			}
-			if err := b.owned(ctx); err != nil {
-				return figures, err
-			}
-			owned = append(owned, float64(time.Since(began).Microseconds())/1000)
-			if err := b.even(ctx); err != nil {
-				return figures, err
-			}
-			last, err := ask[time.Time](ctx, b.db, claimedSQL, began)
-			if err != nil {
-				return figures, err
-			}
-			shared = append(shared, float64(last[0].Sub(began).Microseconds())/1000)
-			b.fleet.stopAll()
+		owned, shared, err := b.coldStarts(ctx, 20, n)
+		if err != nil {
+			return figures, err
 		}
 		figures = append(figures,
 			newFigure(fmt.Sprintf("cold start on %d", n), "processes started to all 64 buckets owned", owned),
 			newFigure(fmt.Sprintf("cold start on %d, exact shares", n), "processes started to the last claim", shared))
 	}
 	return figures, nil
+}
+
+// measureThousand starts eight workers at once on 1,024 buckets.
+func measureThousand(ctx context.Context, b *bench) ([]figure, error) {
+	const buckets = 1024
+	b.o.buckets, b.fleet.base.Buckets = buckets, buckets
+	owned, _, err := b.coldStarts(ctx, 10, 8)
+	if err != nil {
+		return nil, err
+	}
+	return []figure{newFigure("cold start of 1,024 buckets on 8", "processes started to all owned", owned)}, nil
+}
+
+// coldStarts starts so many workers at once, again and again. It returns the
+// milliseconds until all buckets are owned, and until the last claim.
+func (b *bench) coldStarts(ctx context.Context, rounds, workers int) (owned, shared []float64, err error) {
+	for range rounds {
+		began := time.Now()
+		if _, err := b.start(ctx, workers); err != nil {
+			return nil, nil, err
+		}
+		if err := b.owned(ctx); err != nil {
+			return nil, nil, err
+		}
+		owned = append(owned, float64(time.Since(began).Microseconds())/1000)
+		if err := b.even(ctx); err != nil {
+			return nil, nil, err
+		}
+		last, err := ask[time.Time](ctx, b.db, claimedSQL, began)
+		if err != nil {
+			return nil, nil, err
+		}
+		shared = append(shared, float64(last[0].Sub(began).Microseconds())/1000)
+		b.fleet.stopAll()
+	}
+	return owned, shared, nil
 }
 
 // measureRestarts restarts the server under three busy workers.

@@ -14,32 +14,10 @@ import (
 //go:embed sql/changes.sql
 var changesSQL string
 
-// measureThousand starts eight workers at once on 1,024 buckets.
-func measureThousand(ctx context.Context, b *bench) ([]figure, error) {
-	const buckets, workers = 1024, 8
-	b.o.buckets, b.fleet.base.Buckets = buckets, buckets
-	var owned []float64
-	for range 10 {
-		began := time.Now()
-		if _, err := b.start(ctx, workers); err != nil {
-			return nil, err
-		}
-		if err := b.owned(ctx); err != nil {
-			return nil, err
-		}
-		owned = append(owned, float64(time.Since(began).Microseconds())/1000)
-		if err := b.even(ctx); err != nil {
-			return nil, err
-		}
-		b.fleet.stopAll()
-	}
-	return []figure{newFigure("cold start of 1,024 buckets on 8", "processes started to all owned", owned)}, nil
-}
-
 // measureZombies freezes eight workers of nine for longer than their leases last,
 // again and again, and counts what they write after they thaw.
 func measureZombies(ctx context.Context, b *bench) ([]figure, error) {
-	b.fleet.base.TTL, b.fleet.base.Renew = shortTTL, shortTTL/3
+	b.shorten()
 	all, err := b.start(ctx, 9)
 	if err != nil {
 		return nil, err

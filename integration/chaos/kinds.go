@@ -60,30 +60,34 @@ func kinds() []kind {
 	}
 }
 
-// sigkill ends a process without a word; another comes later.
-func sigkill(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+// replace ends one process; another comes within so long. It returns the one that
+// ended, nil when there was none.
+func (s *storm) replace(ctx context.Context, rng *rand.Rand, i *incident, within time.Duration, end func(*process)) *process {
 	p := s.fleet.take(rng)
 	if p == nil {
-		return false
+		return nil
 	}
 	i.hit(p)
-	s.noteKill(p)
-	s.fleet.kill(p)
-	pause(ctx, between(rng, 0, 4*time.Second))
+	end(p)
+	pause(ctx, between(rng, 0, within))
 	s.spawn(ctx, rng)
-	return true
+	return p
+}
+
+// sigkill ends a process without a word.
+func sigkill(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
+	return s.replace(ctx, rng, i, 4*time.Second, func(p *process) {
+		s.noteKill(p)
+		s.fleet.kill(p)
+	}) != nil
 }
 
 // lost ends a process together with its line: the server hears nothing of it.
 func lost(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
-	p := s.fleet.take(rng)
+	p := s.replace(ctx, rng, i, 4*time.Second, s.fleet.lose)
 	if p == nil {
 		return false
 	}
-	i.hit(p)
-	s.fleet.lose(p)
-	pause(ctx, between(rng, 0, 4*time.Second))
-	s.spawn(ctx, rng)
 	pause(ctx, 2*s.o.ttl)
 	p.proxy.close()
 	return true
@@ -103,17 +107,9 @@ func freeze(ctx context.Context, s *storm, rng *rand.Rand, i *incident, d time.D
 	return true
 }
 
-// stopOne asks a process to leave; another comes later.
+// stopOne asks a process to leave.
 func stopOne(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
-	p := s.fleet.take(rng)
-	if p == nil {
-		return false
-	}
-	i.hit(p)
-	s.leave(p)
-	pause(ctx, between(rng, 0, 2*time.Second))
-	s.spawn(ctx, rng)
-	return true
+	return s.replace(ctx, rng, i, 2*time.Second, s.leave) != nil
 }
 
 func (s *storm) leave(p *process) {
