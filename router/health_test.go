@@ -44,6 +44,15 @@ func healthy(t *testing.T, w *router.Worker) {
 	eventually(t, "health", func() bool { return w.Health(t.Context()).Healthy })
 }
 
+// working waits until the Worker has so many buckets and reads for them.
+func working(t *testing.T, w *router.Worker, buckets int) {
+	t.Helper()
+	eventually(t, "open buckets", func() bool {
+		has := w.Health(t.Context()).Subscriptions[0].Buckets
+		return len(has) == buckets && !slices.ContainsFunc(has, func(b shardpub.BucketStatus) bool { return b.State == shardpub.Opening })
+	})
+}
+
 func TestHealthFollowsTheWorkersLife(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
@@ -149,7 +158,7 @@ func TestHealthTellsThatTheLogCannotBeRead(t *testing.T) {
 	w := newWorker(t, pool, quick(2))
 	w.AddConsumerHandler("billing", "orders", accept)
 	start(t, w)
-	healthy(t, w)
+	working(t, w, 2)
 	exec(t, pool, "alter table kiroku.stream_events rename to hidden")
 	p := problem(t, w, router.ReadFailing)
 	if !errors.As(p.Err, new(*shardpub.ReadError)) {
@@ -157,6 +166,22 @@ func TestHealthTellsThatTheLogCannotBeRead(t *testing.T) {
 	}
 	exec(t, pool, "alter table kiroku.hidden rename to stream_events")
 	waitFor(t, w, "billing", add(t, pool, "orders-1", 1))
+}
+
+func TestHealthNamesTheBucketsWhoseCheckpointsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	pool := database(t)
+	w := newWorker(t, pool, quick(2))
+	w.AddConsumerHandler("billing", "orders", accept)
+	exec(t, pool, "alter table suisha.acks rename column settled to hidden")
+	start(t, w)
+	p := problem(t, w, router.BucketFailing)
+	if p.Subscription != "billing" || p.Bucket == router.NoBucket || p.Err == nil {
+		t.Errorf("problem: %+v", p)
+	}
+	exec(t, pool, "alter table suisha.acks rename column hidden to settled")
+	waitFor(t, w, "billing", add(t, pool, "orders-1", 1))
+	healthy(t, w)
 }
 
 func TestHealthTellsThatTheSessionAndTheHeartbeatAreLost(t *testing.T) {

@@ -77,7 +77,7 @@ func (b *bucket) open(p place) bool {
 		return false
 	}
 	b.lanes = newLanes(b.sub.cfg.Concurrency, p.checkpoint, p.settled)
-	b.opened, b.flushed, b.stored = p.checkpoint, p.checkpoint, p.stored
+	b.opened, b.flushed, b.stored, b.lastErr = p.checkpoint, p.checkpoint, p.stored, nil
 	return true
 }
 
@@ -257,9 +257,15 @@ func (b *bucket) quietLocked() {
 	}
 }
 
+// failed reports an error of this bucket alone.
 func (b *bucket) failed(doing string, err error) {
+	b.suffer(err)
+	b.sub.node.report(&BucketError{Subscription: b.sub.name, Bucket: b.number, Doing: doing, Err: err})
+}
+
+// suffer remembers what keeps the bucket from its work, for the status.
+func (b *bucket) suffer(err error) {
 	b.mu.Lock()
 	b.lastErr = err
 	b.mu.Unlock()
-	b.sub.node.report(&BucketError{Subscription: b.sub.name, Bucket: b.number, Doing: doing, Err: err})
 }

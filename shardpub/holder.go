@@ -115,6 +115,9 @@ func (s *subscription) places(buckets []*bucket) (p places, ok bool) {
 			s.node.last.good()
 			return p, true
 		}
+		for _, b := range buckets {
+			b.suffer(err)
+		}
 		s.node.failed(&BucketError{Subscription: s.name, Bucket: waiting.number, Doing: "load checkpoints", Err: err})
 		wait(s.values, backoff, waiting.quit)
 	}
