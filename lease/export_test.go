@@ -12,3 +12,10 @@ func (w *Watch) Sessions() []int64 { return w.sessions() }
 
 // Changed holds one.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
+
+// BeatsWaiting counts the beats that wait for the one under way.
+func (p *Postgres) BeatsWaiting() int {
+	p.beats.mu.Lock()
+	defer p.beats.mu.Unlock()
+	return len(p.beats.waiting)
+}

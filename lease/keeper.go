@@ -28,6 +28,9 @@ type KeeperConfig struct {
 	// once. Without it, or while its session holds no lock, a dead worker is
 	// noticed when its leases have run out. May be nil.
 	Watch *Watch
+	// Rhythm is the process's: its Keepers beat together while nothing is urgent.
+	// Without it each beats by itself. May be nil.
+	Rhythm *Rhythm
 }
 
 // Keeper owns buckets of one subscription for one worker: it beats, plans,

@@ -226,6 +226,8 @@ func TestPace(t *testing.T) { // P-7
 		{"one expires after the next beat", outlook{ripens: time.Minute}, 9000 * ms, 11000 * ms},
 		{"a drain waits for the second sighting", outlook{settling: true}, 120 * ms, 120 * ms},
 		{"a claim came back short", outlook{missed: 1}, 50 * ms, 50 * ms},
+		{"the common beat", outlook{common: 4000 * ms}, 4000 * ms, 4000 * ms},
+		{"one expires before the common beat", outlook{common: 4000 * ms, ripens: 3000 * ms}, 3050 * ms, 3100 * ms},
 		{"again", outlook{missed: 2}, 100 * ms, 100 * ms},
 		{"and again", outlook{missed: 50}, 1000 * ms, 1000 * ms},
 	}

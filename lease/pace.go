@@ -26,6 +26,9 @@ type outlook struct {
 	// ripens is the time until the next foreign lease expires or may be
 	// claimed; not positive when there is none.
 	ripens time.Duration
+	// common is the time until the beat that the Keepers of the process share, zero
+	// where this one beats by itself.
+	common time.Duration
 	// random is in [0, 1) and places the jitter.
 	random float64
 }
@@ -36,7 +39,10 @@ func nextPass(renew time.Duration, o outlook) time.Duration {
 	if o.failed {
 		return scale(min(failedCeil, renew), 0.25+0.75*o.random)
 	}
-	next := scale(renew, 0.9+0.2*o.random)
+	next := o.common
+	if next == 0 {
+		next = scale(renew, 0.9+0.2*o.random)
+	}
 	if o.missed > 0 {
 		next = min(next, retryCeil, retryFloor<<min(o.missed-1, retryShifts))
 	}

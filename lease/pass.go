@@ -57,6 +57,9 @@ func (k *Keeper) Once(ctx context.Context) (Pass, error) {
 	look.failed = err != nil
 	look.missed = k.missed
 	look.random = k.random()
+	if k.cfg.Rhythm != nil {
+		look.common = k.cfg.Rhythm.next(clock.Now(), k.cfg.RenewInterval)
+	}
 	pass.Next = nextPass(k.cfg.RenewInterval, look)
 	return pass, err
 }

@@ -35,13 +35,19 @@ func (r poolRunner) Do(ctx context.Context, f func(context.Context, *pgx.Conn) e
 	return r.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return f(ctx, c.Conn()) })
 }
 
-// Postgres is the [Store] in PostgreSQL. Its methods are safe for concurrent use
-// if the Runner's is. Their errors are [*SchemaError], [*PrivilegeError] or the
+// Postgres is the [Store] in PostgreSQL, for all Keepers of a process. Its methods are
+// safe for concurrent use if the Runner's is. Beats that come while another is under
+// way share the next statement. Errors are [*SchemaError], [*PrivilegeError] or the
 // Runner's.
-type Postgres struct{ run Runner }
+type Postgres struct {
+	run   Runner
+	beats beats
+}
 
 // NewPostgres makes the store. It touches nothing.
-func NewPostgres(run Runner) *Postgres { return &Postgres{run: run} }
+func NewPostgres(run Runner) *Postgres {
+	return &Postgres{run: run, beats: beats{turn: make(chan struct{}, 1)}}
+}
 
 var _ Store = (*Postgres)(nil)
 
@@ -65,64 +71,6 @@ func (p *Postgres) Join(ctx context.Context, w Presence) error {
 		"labels":       string(labels),
 		"ttl":          w.TTL.Milliseconds(),
 	})
-}
-
-// Beat implements [Store].
-func (p *Postgres) Beat(ctx context.Context, b Beat) (Snapshot, error) {
-	var (
-		s        Snapshot
-		workers  string
-		buckets  []int
-		owners   []uuid.UUID
-		expiries []int64
-		lefts    []int64
-	)
-	err := p.run.Do(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, beatSQL, pgx.NamedArgs{
-			"subscription": b.Subscription,
-			"shards":       b.Shards,
-			"worker":       b.Worker,
-			"ttl":          b.TTL.Milliseconds(),
-			"weight":       b.Weight,
-			"lock":         b.Lock,
-			"leaving":      b.Leaving,
-			"renew":        list(b.Renew),
-			"giving":       list(b.Giving),
-		}).Scan(&s.Joined, &s.Renewed, &workers, &buckets, &owners, &expiries, &lefts, &s.Foreign)
-	})
-	if err != nil {
-		return Snapshot{}, typed(err)
-	}
-	if s.Workers, err = readWorkers(workers); err != nil {
-		return Snapshot{}, err
-	}
-	s.Rows = make([]Row, len(buckets))
-	for i := range buckets {
-		s.Rows[i] = Row{Bucket: buckets[i], Owner: owners[i], Expiry: expiries[i], Left: microseconds(lefts[i])}
-	}
-	return s, nil
-}
-
-func readWorkers(text string) ([]Worker, error) {
-	var rows []struct {
-		ID            uuid.UUID
-		Weight        int
-		Leaving, Gone bool
-		Lock          int64 `json:",string"`
-		Giving        []int
-		Left, Age     int64
-	}
-	if err := json.Unmarshal([]byte(text), &rows); err != nil {
-		return nil, fmt.Errorf("lease: presence: %w", err)
-	}
-	workers := make([]Worker, len(rows))
-	for i, r := range rows {
-		workers[i] = Worker{
-			ID: r.ID, Weight: r.Weight, Leaving: r.Leaving, Lock: r.Lock, Gone: r.Gone,
-			Giving: r.Giving, Left: microseconds(r.Left), Age: microseconds(r.Age),
-		}
-	}
-	return workers, nil
 }
 
 // Give implements [Store].

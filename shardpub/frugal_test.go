@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -132,22 +133,29 @@ func TestStatementsDoNotGrowWithTheNumberOfBuckets(t *testing.T) {
 	}
 }
 
-// What a worker costs that has nothing to do: at most a statement every two
-// seconds and three connections, alone or beside another.
+// What a worker costs that has nothing to do: at most a statement every two seconds
+// and three connections, alone, beside another, or with eight subscriptions.
 func TestIdleWorkersCostNextToNothing(t *testing.T) {
 	t.Parallel()
-	for _, workers := range []int{1, 2} {
-		t.Run([]string{"alone", "beside another"}[workers-1], func(t *testing.T) {
+	for _, c := range []struct {
+		name                   string
+		workers, subscriptions int
+	}{{"alone", 1, 1}, {"beside another", 2, 1}, {"with eight subscriptions", 1, 8}} {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			meters := make([]*meter, workers)
+			meters := make([]*meter, c.workers)
+			var handled atomic.Int64
 			for i := range meters {
 				meters[i] = &meter{}
 				node, _ := r.newNode(meters[i].over(r), func(c *shardpub.NodeConfig) { c.PollInterval = 0 })
-				serve(r.subscribe(r.subscriber(on(node), shards(64)), orders), func(*message.Message) error { return nil })
+				for g := range c.subscriptions {
+					sub := r.subscriber(on(node), shards(64), func(c *shardpub.SubscriberConfig) { c.ConsumerGroup += strconv.Itoa(g) })
+					serve(r.subscribe(sub, orders), func(*message.Message) error { handled.Add(1); return nil })
+				}
 			}
 			r.appendRound(orders, 64)
-			r.until("all is handled", func() bool { return r.covered(64) == 64 })
+			r.until("all is handled", func() bool { return handled.Load() >= int64(64*c.subscriptions) })
 			time.Sleep(15 * time.Second)
 			var before, spent []int64
 			for _, m := range meters {

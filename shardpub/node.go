@@ -32,7 +32,8 @@ type Node struct {
 	pool     *pgxpool.Pool // of the running Node: reads and writes for buckets
 	beats    *pgxpool.Pool // without a session: of one connection, for beats
 	session  *session.Session
-	runner   lease.Runner
+	leases   *lease.Postgres
+	rhythm   *lease.Rhythm
 	feed     *feed
 	flusher  *flusher
 	releaser *releaser
@@ -89,10 +90,11 @@ func (n *Node) start() error {
 	if err := n.openPools(); err != nil {
 		return err
 	}
+	n.rhythm = lease.NewRhythm()
 	ctx, stop := context.WithCancel(context.Background()) //nolint:forbidigo // ended by Close
 	n.stop, n.started = stop, true
 	if n.cfg.DisableSession {
-		n.runner = heard{lease.PoolRunner(n.beats), n}
+		n.leases = lease.NewPostgres(heard{lease.PoolRunner(n.beats), n})
 	} else {
 		n.openSession(ctx)
 	}
@@ -113,7 +115,7 @@ func (n *Node) openSession(ctx context.Context) {
 		OnConnect: n.connected,
 		OnError:   failed,
 	})
-	n.runner = heard{n.session, n}
+	n.leases = lease.NewPostgres(heard{n.session, n})
 	n.running.Go(func() { n.watch.Run(ctx) })
 	n.running.Go(func() { _ = n.session.Run(ctx) })
 }

@@ -67,13 +67,14 @@ func newSubscription(ctx context.Context, n *Node, cfg *SubscriberConfig, topic 
 	}
 	s.workerText = s.worker.String()
 	s.share.Store(int64(cfg.PrefetchBytes))
-	keeper, err := lease.NewKeeper(lease.NewPostgres(n.runner), s, lease.KeeperConfig{
+	keeper, err := lease.NewKeeper(n.leases, s, lease.KeeperConfig{
 		Config:       n.cfg.Lease,
 		Subscription: s.spec(),
 		Identity: lease.Identity{
 			Worker: s.worker, Host: n.cfg.Name, PID: os.Getpid(), Version: n.cfg.Version,
 		},
 		Watch:   n.watch,
+		Rhythm:  n.rhythm,
 		OnError: func(_ context.Context, err error) { n.leaseFailed(err) },
 	})
 	if err != nil {
