@@ -106,6 +106,11 @@ type appendRow struct {
 }
 
 func (b *appendBatch) run(ctx context.Context, db DB) ([]appendRow, error) {
+	if len(b.appends) == 1 {
+		if done, err := b.runOne(ctx, db); err != nil || len(done) > 0 {
+			return done, err
+		}
+	}
 	rows, err := db.Query(ctx, appendSQL, b.args()...)
 	if err != nil {
 		return nil, err
@@ -113,6 +118,20 @@ func (b *appendBatch) run(ctx context.Context, db DB) ([]appendRow, error) {
 	return pgx.AppendRows(make([]appendRow, 0, len(b.appends)), rows, func(row pgx.CollectableRow) (appendRow, error) {
 		var r appendRow
 		err := row.Scan(&r.met, &r.found, &r.deleted, &r.versionFound, &r.lost, &r.streamID, &r.version, &r.position)
+		return r, err
+	})
+}
+
+// runOne appends to the one stream. No row: that was not to be, and nothing was
+// written.
+func (b *appendBatch) runOne(ctx context.Context, db DB) ([]appendRow, error) {
+	rows, err := db.Query(ctx, appendOneSQL, b.oneArgs()...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (appendRow, error) {
+		r := appendRow{met: true}
+		err := row.Scan(&r.streamID, &r.version, &r.position)
 		return r, err
 	})
 }

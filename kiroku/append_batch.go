@@ -76,6 +76,14 @@ func (b *appendBatch) args() []any {
 	}
 }
 
+// oneArgs are those of a batch for one stream.
+func (b *appendBatch) oneArgs() []any {
+	return []any{
+		b.names[0], b.kinds[0], b.versions[0], b.counts[0],
+		uuidArray(b.ids), b.types, b.causations, b.correlations, b.data, b.metadata,
+	}
+}
+
 func eventID(e Event) (uuid.UUID, error) {
 	if e.ID != uuid.Nil {
 		return e.ID, nil

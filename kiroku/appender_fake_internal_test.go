@@ -30,14 +30,19 @@ func (*fakeStore) Exec(context.Context, string, ...any) (pgconn.CommandTag, erro
 func (*fakeStore) QueryRow(context.Context, string, ...any) pgx.Row { return nil }
 
 func (f *fakeStore) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	plain := sql == appendSQL
-	calls := []int64{0}
-	if !plain {
-		calls, _ = args[0].([]int64)
-		args = args[1:]
+	calls, columns := []int64{0}, 10
+	var names []string
+	var counts []int64
+	switch sql {
+	case appendOneSQL:
+		names, counts = []string{args[0].(string)}, []int64{args[3].(int64)}
+		columns = 3
+	case appendSQL:
+		names, counts = args[0].([]string), args[3].([]int64)
+		columns = 8
+	default:
+		calls, names, counts = args[0].([]int64), args[1].([]string), args[4].([]int64)
 	}
-	names, _ := args[0].([]string)
-	counts, _ := args[3].([]int64)
 	f.mu.Lock()
 	f.sent = append(f.sent, int(calls[len(calls)-1])+1)
 	statement := len(f.sent)
@@ -57,10 +62,11 @@ func (f *fakeStore) Query(ctx context.Context, sql string, args ...any) (pgx.Row
 		before := f.versions[name]
 		f.versions[name] += counts[i]
 		f.head += counts[i]
-		row := []any{true, before > 0, false, before, false, int64(2), f.versions[name], f.head}
-		if !plain {
-			row = append(row, false, false)
+		row := []any{true, before > 0, false, before, false, int64(2), f.versions[name], f.head, false, false}
+		if columns == 3 {
+			row = row[5:]
 		}
+		row = row[:columns]
 		rows.rows = append(rows.rows, row)
 	}
 	return rows, nil
@@ -166,6 +172,12 @@ func (c *calls) start(ctx context.Context, appends ...StreamAppend) (result int)
 		_, err = c.a.Append(ctx, appends...)
 	})
 	return i
+}
+
+// wait returns when all calls have, and nothing is under way.
+func (c *calls) wait() {
+	c.wg.Wait()
+	c.a.Wait()
 }
 
 func (c *calls) err(i int) error {

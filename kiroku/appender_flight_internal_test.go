@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,14 +36,14 @@ func TestALoneAppendWaitsForNobodyAndOthersGoTogetherWhenItIsBack(t *testing.T) 
 			t.Errorf("sent %s, want the five together", got)
 		}
 		g.open[2] <- nil
-		c.wg.Wait()
+		c.wait()
 		if err := errors.Join(c.errs...); err != nil || f.total() != 6 {
 			t.Errorf("%d events, %v", f.total(), err)
 		}
 		start := time.Now()
 		c.start(t.Context(), one("a"))
 		synctest.Wait()
-		c.wg.Wait()
+		c.wait()
 		if got := f.statements(); got != "[1 5 1]" || time.Since(start) > 0 {
 			t.Errorf("sent %s, the last after %v", got, time.Since(start))
 		}
@@ -72,7 +73,7 @@ func TestACallerWhoGoesWhileItWaitsIsNotWritten(t *testing.T) {
 			t.Errorf("%v, want Canceled at once, and that nothing was sent", err)
 		}
 		g.open[1] <- nil
-		c.wg.Wait()
+		c.wait()
 		if f.versions["gone"] != 0 || f.versions["a"] != 1 || f.versions["b"] != 1 {
 			t.Errorf("written %v", f.versions)
 		}
@@ -103,7 +104,7 @@ func TestACallerWhoGoesUnderWayLeavesTheOthersAlone(t *testing.T) {
 			t.Errorf("the other one returned %v", c.err(stays))
 		}
 		g.open[2] <- nil
-		c.wg.Wait()
+		c.wait()
 		if c.err(stays) != nil || f.versions["b"] != 1 {
 			t.Errorf("the other one: %v, %v", c.err(stays), f.versions)
 		}
@@ -140,7 +141,7 @@ func TestAStatementIsCancelledWhenItsLastCallerGoes(t *testing.T) {
 		<-short.Done()
 		synctest.Wait()
 		cancelLong()
-		c.wg.Wait()
+		c.wait()
 		c.a.Wait() // for the statement, which has nobody left
 		if f.versions["b"]+f.versions["c"] != 0 {
 			t.Errorf("written %v", f.versions)
@@ -177,7 +178,7 @@ func TestAStatementThatIsSlowIsOvertakenOnce(t *testing.T) {
 		}
 		g.open[1] <- nil
 		g.open[4] <- nil
-		c.wg.Wait()
+		c.wait()
 		if err := errors.Join(c.errs...); err != nil || f.total() != 10 || f.statements() != "[1 1 1 1 1 4]" {
 			t.Errorf("%d events in %s, %v", f.total(), f.statements(), err)
 		}
@@ -209,7 +210,7 @@ func TestStatementsThatDoNotComeBackAreBounded(t *testing.T) {
 		for _, ch := range g.open {
 			close(ch)
 		}
-		c.wg.Wait()
+		c.wait()
 		if err := errors.Join(c.errs...); err != nil || f.total() != 61 {
 			t.Errorf("%d events, %v", f.total(), err)
 		}
@@ -235,9 +236,36 @@ func TestASecondStatementGoesBesideTheFirstWhenEnoughWait(t *testing.T) {
 		}
 		g.open[1] <- nil
 		g.open[2] <- nil
-		c.wg.Wait()
+		c.wait()
 		if err := errors.Join(c.errs...); err != nil || f.total() != 21 || len(f.sent) > 4 {
 			t.Errorf("%d events in %s, %v", f.total(), f.statements(), err)
+		}
+	})
+}
+
+// Callers that come back a moment after they were served go with those who waited
+// meanwhile, not after them.
+func TestThoseWhoWereServedGoWithThoseWhoWaited(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const callers, each = 8, 20
+		f := &fakeStore{before: func(context.Context, int) error { time.Sleep(2 * time.Millisecond); return nil }}
+		a := NewAppender(f)
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				for range each {
+					if _, err := a.Append(t.Context(), one(fmt.Sprint("s", i))); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(time.Duration(i+1) * 10 * time.Microsecond)
+				}
+			})
+		}
+		all.Wait()
+		a.Wait()
+		if most := each + each/4; len(f.sent) > most || f.total() != callers*each {
+			t.Errorf("%d events in %d statements, want %d at the most", f.total(), len(f.sent), most)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestPanicsAndGoexitsDoNotWedgeTheQueue(t *testing.T) {
 			c.start(t.Context(), one("d"))
 			synctest.Wait()
 			g.open[2] <- nil
-			c.wg.Wait()
+			c.wait()
 			for _, err := range c.errs[:3] {
 				if err == nil {
 					t.Errorf("%s: %v, want all that it touched to know", name, c.errs)
@@ -67,7 +67,7 @@ func TestAConnectionThatIsLostTellsAllAndWritesNothingTwice(t *testing.T) {
 		lost := &pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "57P01"}
 		g.open[1] <- nil
 		g.open[2] <- lost
-		c.wg.Wait()
+		c.wait()
 		if c.errs[0] != nil || !errors.Is(c.errs[1], lost) || !errors.Is(c.errs[2], lost) || f.statements() != "[1 2]" {
 			t.Errorf("%v, sent %s", c.errs, f.statements())
 		}

@@ -7,6 +7,8 @@ import _ "embed"
 var (
 	//go:embed sql/append.sql
 	appendSQL string
+	//go:embed sql/append_one.sql
+	appendOneSQL string
 	//go:embed sql/append_shared.sql
 	appendSharedSQL string
 	//go:embed sql/head.sql

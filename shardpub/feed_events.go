@@ -12,7 +12,7 @@ import (
 // Events come in chunks: of about so many bytes, judged by the events before.
 const (
 	chunkBytes = 1 << 20
-	maxChunk   = 1000
+	maxChunk   = maxPageKeys
 	firstSize  = 32 << 10
 )
 

@@ -58,7 +58,10 @@ func noteKills(ctx context.Context, d *database, kills []kill) error {
 }
 
 // move is one planned move of a bucket, in milliseconds.
-type move struct{ Pause, Claim, Open, Silence float64 }
+type move struct {
+	Pause, Claim, Open, Silence float64
+	Young                       bool // the next owner has just started
+}
 
 // moves are the planned moves since a time. The events must have been prepared.
 func moves(ctx context.Context, d *database, since time.Time) ([]figure, error) {
@@ -70,15 +73,23 @@ func moves(ctx context.Context, d *database, since time.Time) ([]figure, error) 
 	if err != nil {
 		return nil, err
 	}
-	of := func(name, note string, part func(move) float64) figure {
-		ms := make([]float64, len(all))
-		for i, m := range all {
-			ms[i] = part(m)
+	some := func(name, note string, which func(move) bool, part func(move) float64) figure {
+		var ms []float64
+		for _, m := range all {
+			if which(m) {
+				ms = append(ms, part(m))
+			}
 		}
 		return newFigure(name, note, ms)
 	}
+	of := func(name, note string, part func(move) float64) figure {
+		return some(name, note, func(move) bool { return true }, part)
+	}
+	paused := func(m move) float64 { return m.Pause }
 	return []figure{
-		of("planned move", "release to the next owner's first call, events waiting", func(m move) float64 { return m.Pause }),
+		of("planned move", "release to the next owner's first call, events waiting", paused),
+		some("  to a process that just started", "within 2 s of its first claim", func(m move) bool { return m.Young }, paused),
+		some("  to one that runs", "", func(m move) bool { return !m.Young }, paused),
 		of("  of it, to the claim", "", func(m move) float64 { return m.Claim }),
 		of("  of it, from there", "", func(m move) float64 { return m.Open }),
 		of("  silence", "last call ended to the next owner's first", func(m move) float64 { return m.Silence }),
@@ -100,7 +111,7 @@ func failovers(ctx context.Context, d *database, since time.Time) ([]figure, err
 	for i, d := range all {
 		ms[i], stories[i] = d.Took, d.Story
 	}
-	f := newFigure("failover", "SIGKILL to another worker's first call, events waiting", ms)
+	f := newFigure("failover", "death to another worker's first call, events waiting", ms)
 	f.Slowest = stories[:min(len(stories), mostEvidence)]
 	return []figure{f}, err
 }

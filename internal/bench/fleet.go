@@ -145,9 +145,9 @@ func workersQuestion(events int) Question {
 	of := func(workers int) Case {
 		return Case{
 			Name:    fmt.Sprintf("%s, %d workers", Ours, workers),
-			Options: fmt.Sprintf("processes; Shards 64, MaxInFlight %d each", flight),
+			Options: fmt.Sprintf("processes; Shards 64, Concurrency 4, MaxInFlight %d each", flight),
 			Run: fleet{workers: workers, load: l, spec: childSpec{
-				Subscription: "fleet", Category: Orders, Buckets: 64, MaxInFlight: flight, Work: work,
+				Subscription: "fleet", Category: Orders, Buckets: 64, Concurrency: 4, MaxInFlight: flight, Work: work,
 			}}.run,
 		}
 	}

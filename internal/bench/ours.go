@@ -29,6 +29,7 @@ type drain struct {
 	category    string
 	buckets     int
 	concurrency int           // 0: the default
+	inFlight    int           // handlers of all buckets at once; 0: the default
 	work        time.Duration // of each handler
 	stop        int           // events that are enough; 0: all
 }
@@ -82,7 +83,12 @@ func (d drain) on(ctx context.Context, db *DB) (Values, error) {
 		return nil, err
 	}
 	subscription := fmt.Sprintf("drain-%d", subscriptions.Add(1))
-	worker.AddConsumerHandler(subscription, d.category, handler(meter, d.work))
+	_, err = worker.Add(router.Handler{
+		Name: subscription, Category: d.category, Consume: handler(meter, d.work), Options: shardpub.SubscriberConfig{MaxInFlight: d.inFlight},
+	})
+	if err != nil {
+		return nil, err
+	}
 
 	var before, after runtime.MemStats
 	runtime.GC()
