@@ -195,7 +195,7 @@ func (a *Appender) gather(l *lane, served int) {
 		return
 	}
 	for now := waiting(); now < sharedLimits.appends; {
-		time.Sleep(gatherStep)
+		<-time.After(gatherStep)
 		if before, now = now, waiting(); now <= before {
 			return
 		}

@@ -60,13 +60,14 @@ func ReadKeysOf(ctx context.Context, db DB, categories []string, after Position,
 	if err := rows.Err(); err != nil || streams > int64(maxStreams) {
 		return KeysOf{}, false, storeError(err)
 	}
-	k.cut(keys, ends, int(each))
+	k.cut(keys, ends, int(each), limit)
 	return k, true, nil
 }
 
 // cut puts the keys in order, up to where nothing is missing. ends are the keys at
-// both ends of the log that was asked for.
-func (k *KeysOf) cut(keys, ends []Key, each int) {
+// both ends of the log that was asked for. Each stream was asked for more than its
+// part of the limit: what is beyond that is left for another page.
+func (k *KeysOf) cut(keys, ends []Key, each, limit int) {
 	last := map[int64]Position{}
 	count := map[int64]int{}
 	for _, key := range keys {
@@ -85,4 +86,8 @@ func (k *KeysOf) cut(keys, ends []Key, each int) {
 	}
 	slices.SortFunc(k.Keys, func(a, b Key) int { return cmp.Compare(a.Position, b.Position) })
 	k.Keys = slices.Compact(k.Keys)
+	if most := limit + 1; len(k.Keys) > most { // the one at the cursor, too
+		k.Keys = k.Keys[:most]
+		k.End, k.More = k.Keys[limit].Position, true
+	}
 }

@@ -1,7 +1,7 @@
 package shardpub
 
-// Keys in a page. They are small, so a page has many; events are large, so they
-// come in chunks that keep to the byte budget (feed_events.go).
+// Keys in a page. They are small, so a page has many; events are large, so a page may
+// end before its keys do (feed_events.go).
 const (
 	minPageKeys = 100
 	maxPageKeys = 5000
@@ -10,6 +10,9 @@ const (
 // density is the share of the keys of the log whose streams are read here, as it
 // was lately: what all buckets of the subscriptions would have wanted together.
 type density float64
+
+// firstDensity is a guess; the first page of some length knows better.
+const firstDensity density = 1
 
 // minDensity keeps a long stretch without events of ours from being remembered for
 // more than a few pages.
@@ -36,6 +39,9 @@ func (d density) learned(a ask[*bucket], p page) density {
 	if keys == 0 || part == 0 {
 		return d
 	}
-	now := float64(len(p.items)) / float64(keys) / part
-	return max(0.7*d+density(0.3*now), minDensity)
+	now := density(float64(len(p.items)) / float64(keys) / part)
+	if d == firstDensity && keys >= minPageKeys {
+		return max(now, minDensity)
+	}
+	return max(0.7*d+0.3*now, minDensity)
 }

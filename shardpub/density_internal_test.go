@@ -32,6 +32,9 @@ func TestPagesOfFewBucketsAreAsLongAsThoseOfAll(t *testing.T) {
 		p.end = kiroku.Position(keys)
 		return p
 	}
+	if got := d.learned(of(64), brought(640, 64)); got != 0.1 {
+		t.Errorf("the first page made it %v, want 0.1", got)
+	}
 	for range 30 { // half of the log is of another category
 		d = d.learned(of(16), brought(640, 80))
 	}

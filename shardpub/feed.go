@@ -41,7 +41,7 @@ type feed struct {
 }
 
 func newFeed(n *Node) *feed {
-	f := &feed{node: n, kick: make(chan struct{}, 1), patience: minPatience, size: firstSize, density: 1}
+	f := &feed{node: n, kick: make(chan struct{}, 1), patience: minPatience, size: firstSize, density: firstDensity}
 	f.forget()
 	return f
 }

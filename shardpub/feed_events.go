@@ -2,59 +2,53 @@ package shardpub
 
 import (
 	"context"
-	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/suisha-go/suisha/kiroku"
 )
 
-// Events come in chunks: of about so many bytes, judged by the events before.
+// The events of a page are read at once, as many as are of about so many bytes,
+// judged by the events before.
 const (
-	chunkBytes = 1 << 20
-	maxChunk   = maxPageKeys
-	firstSize  = 32 << 10
+	pageBytes = 2 << 20
+	firstSize = 32 << 10
 )
 
-// readEvents fetches the events of a page, and cuts the page short once it has
-// brought as many bytes as may wait in memory, in all or for one bucket.
+// readEvents fetches the events of a page, which ends where they would be too many
+// bytes.
 func (f *feed) readEvents(ctx context.Context, db patient, p page) (page, error) {
-	budget, spent := f.node.byteBudget(), 0
-	each := map[*bucket]int{}
-	for from := 0; from < len(p.items); {
-		to := whole(p.items, min(from+f.chunk(budget), len(p.items)))
-		kept, err := fetch(ctx, db, p.items[from:to])
-		if err != nil {
-			return page{}, err
-		}
-		p.items = slices.Delete(p.items, from+kept, to)
-		full, bytes := false, 0
-		for _, it := range p.items[from : from+kept] {
-			bytes += it.entry.size
-			each[it.bucket] += it.entry.size
-			full = full || each[it.bucket] > it.bucket.sub.byteShare()
-		}
-		f.learn(bytes, kept)
-		spent += bytes
-		from += kept
-		if (full || spent >= budget) && from < len(p.items) {
-			return p.cut(from), nil
-		}
+	most := max(min(pageBytes, f.node.byteBudget())/f.size, 1)
+	if to := whole(p.items, min(most, len(p.items))); to < len(p.items) {
+		p = p.cut(to)
 	}
+	if len(p.items) == 0 {
+		return p, nil
+	}
+	kept, err := fetch(ctx, db, p.items)
+	if err != nil {
+		return page{}, err
+	}
+	p.items = p.items[:kept]
+	bytes := 0
+	for _, it := range p.items {
+		bytes += it.entry.size
+	}
+	f.learn(bytes, kept)
 	return p, nil
 }
 
-// chunk is how many events are fetched at once.
-func (f *feed) chunk(budget int) int {
-	return min(max(min(chunkBytes, budget)/f.size, 1), maxChunk)
-}
-
-// learn follows the size of events: up at once, down slowly.
+// learn follows the size of events: up at once, down slowly, but for the first ones,
+// that know more than a guess does.
 func (f *feed) learn(bytes, events int) {
-	if events > 0 {
-		size := bytes / events
-		f.size = max(size, (3*f.size+size)/4)
+	if events == 0 {
+		return
 	}
+	size := bytes / events
+	if f.size == firstSize {
+		f.size = 2 * size
+	}
+	f.size = max(size, (3*f.size+size)/4)
 }
 
 // fetch fills items with their events and returns how many there are left: those

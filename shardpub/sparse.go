@@ -38,11 +38,12 @@ func (s *sparse) way(d density, routes []route) []string {
 }
 
 // learned takes in a page. One that was read by streams and brought little, because
-// there are too many of them or one has nearly everything, did not pay.
+// there are too many of them or one has nearly everything, did not pay. One that ends
+// where other buckets are says nothing.
 func (s *sparse) learned(r reading, p page) {
 	s.far = p.more
 	asked := len(r.categories) > 0
-	if asked && (!p.sparse || p.more && len(p.keys) < r.limit/10) {
+	if asked && (!p.sparse || p.more && r.ask.Until == 0 && len(p.keys) < r.limit/10) {
 		s.rest = sparseRest
 	}
 }

@@ -16,6 +16,7 @@ type Meter struct {
 	ordered         bool
 	stop            int64 // ends the measurement, events at most
 
+	first  atomic.Pointer[time.Time]
 	count  atomic.Int64
 	sum    atomic.Int64   // of the numbers of the events, from 1
 	last   []atomic.Int32 // by stream: events seen, if they come in order
@@ -69,7 +70,11 @@ func (m *Meter) NoteNumber(n int) {
 		return
 	}
 	m.sum.Add(int64(n) + 1)
-	if m.count.Add(1) == m.stop {
+	switch m.count.Add(1) {
+	case 1:
+		now := time.Now()
+		m.first.Store(&now)
+	case m.stop:
 		m.end()
 	}
 }

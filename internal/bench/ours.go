@@ -23,6 +23,9 @@ var reachedSQL string
 // Ours is the main case of ours.
 const Ours = "suisha"
 
+// steady is the rate from the first event on: without what a start takes.
+const steady = "rate once it runs"
+
 // drain is a drain of ours.
 type drain struct {
 	load        Load
@@ -109,6 +112,7 @@ func (d drain) on(ctx context.Context, db *DB) (Values, error) {
 	}
 	return Values{
 		"rate":         float64(n) / took.Seconds(),
+		steady:         float64(n) / (took - meter.first.Load().Sub(began)).Seconds(),
 		"allocs/event": float64(after.Mallocs-before.Mallocs) / float64(n),
 		"bytes/event":  float64(after.TotalAlloc-before.TotalAlloc) / float64(n),
 	}, err
