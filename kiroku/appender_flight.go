@@ -174,8 +174,11 @@ func (a *Appender) hold(s *shared, stream string) {
 }
 
 // gatherStep is how long those who were served may take to bring what they have
-// next, again and again as long as somebody does.
-const gatherStep = 50 * time.Microsecond
+// next, and gatherSteps how often, as long as somebody does.
+const (
+	gatherStep  = 50 * time.Microsecond
+	gatherSteps = 4
+)
 
 // gather lets those who were just served bring what they have next, so that
 // all go together and not every other one. A statement and its commit cost more
@@ -194,7 +197,7 @@ func (a *Appender) gather(l *lane, served int) {
 	if served+before < 3 {
 		return
 	}
-	for now := waiting(); now < sharedLimits.appends; {
+	for now, step := waiting(), 0; now < sharedLimits.appends && step < gatherSteps; step++ {
 		<-time.After(gatherStep)
 		if before, now = now, waiting(); now <= before {
 			return

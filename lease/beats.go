@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -13,7 +14,7 @@ import (
 
 // beats lets beats go together that come while another is under way.
 type beats struct {
-	turn chan struct{} // held by the caller whose statement runs
+	turn chan struct{} // held while a statement runs
 
 	mu      sync.Mutex
 	waiting []*sharedBeat
@@ -23,26 +24,31 @@ type beats struct {
 // before done is closed.
 type sharedBeat struct {
 	Beat
+	ctx  context.Context //nolint:containedctx // it lives as long as the call that it belongs to
 	done chan struct{}
 	seen Snapshot
 	err  error
 }
 
-// Beat implements [Store].
+// Beat implements [Store]. Each caller waits no longer than its own context; the
+// statement goes on for the others. One that goes on for nobody renews what it was
+// asked to, which is no harm: only who hears of it trusts the lease for longer.
 func (p *Postgres) Beat(ctx context.Context, b Beat) (Snapshot, error) {
-	s := &sharedBeat{Beat: b, done: make(chan struct{})}
+	s := &sharedBeat{Beat: b, ctx: ctx, done: make(chan struct{})}
 	p.beats.add(s)
 	select {
 	case p.beats.turn <- struct{}{}:
-		p.sendBeats(ctx, p.beats.take())
-		<-p.beats.turn
+		go p.sendBeats()
 	case <-s.done:
+	case <-ctx.Done():
+	}
+	select {
+	case <-s.done:
+		return s.seen, s.err
 	case <-ctx.Done():
 		p.beats.remove(s)
 		return Snapshot{}, context.Cause(ctx)
 	}
-	<-s.done // by whoever took it
-	return s.seen, s.err
 }
 
 func (g *beats) add(s *sharedBeat) {
@@ -66,11 +72,16 @@ func (g *beats) take() []*sharedBeat {
 	return all
 }
 
-// sendBeats sends beats in one statement. An error is everybody's.
-func (p *Postgres) sendBeats(ctx context.Context, all []*sharedBeat) {
+// sendBeats sends all that wait in one statement, and gives the turn back. An error is
+// everybody's.
+func (p *Postgres) sendBeats() {
+	defer func() { <-p.beats.turn }()
+	all := p.beats.take()
 	if len(all) == 0 {
-		return // the one before took ours along
+		return // the one before took them along
 	}
+	ctx, cancel := untilLast(all)
+	defer cancel()
 	seen, err := p.runBeats(ctx, all)
 	for i, s := range all {
 		if s.err = err; err == nil {
@@ -78,6 +89,22 @@ func (p *Postgres) sendBeats(ctx context.Context, all []*sharedBeat) {
 		}
 		close(s.done)
 	}
+}
+
+// untilLast ends with the last of the callers' contexts.
+func untilLast(all []*sharedBeat) (context.Context, context.CancelFunc) {
+	base := context.WithoutCancel(all[0].ctx)
+	var last time.Time
+	for _, s := range all {
+		deadline, ok := s.ctx.Deadline()
+		if !ok {
+			return context.WithCancel(base)
+		}
+		if deadline.After(last) {
+			last = deadline
+		}
+	}
+	return context.WithDeadline(base, last)
 }
 
 // beatRequest is one of the beats that beat.sql is given.

@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -137,6 +138,38 @@ func TestErrorOfASharedBeatIsEverybodys(t *testing.T) {
 	all.Wait()
 	if n := failed.Load(); n != 4 {
 		t.Errorf("%d of 4 beats failed", n)
+	}
+}
+
+func TestDeadlineOfOneBeatIsNotThatOfTheOthers(t *testing.T) {
+	t.Parallel()
+	pool := database(t, 4)
+	gate := newGated(lease.PoolRunner(pool))
+	store := lease.NewPostgres(gate)
+	send := func(ctx context.Context) chan error {
+		came := make(chan error, 1)
+		go func() {
+			_, err := store.Beat(ctx, lease.Beat{Subscription: name, Shards: 4, Worker: uuid.New(), TTL: ttl, Weight: 1})
+			came <- err
+		}()
+		return came
+	}
+	first, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it leads, and its statement hangs
+	defer cancel()
+	impatient := send(first)
+	<-gate.began
+	patient := send(t.Context())
+	if err := <-impatient; !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the first: %v", err)
+	}
+	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancelShort()
+	if err := <-send(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one that waited: %v", err)
+	}
+	close(gate.let)
+	if err := <-patient; err != nil {
+		t.Errorf("the others: %v", err)
 	}
 }
 

@@ -11,7 +11,7 @@ const (
 // was lately: what all buckets of the subscriptions would have wanted together.
 type density float64
 
-// firstDensity is a guess; the first page of some length knows better.
+// firstDensity is a guess; a page of some length for many buckets knows better.
 const firstDensity density = 1
 
 // minDensity keeps a long stretch without events of ours from being remembered for
@@ -40,7 +40,7 @@ func (d density) learned(a ask[*bucket], p page) density {
 		return d
 	}
 	now := density(float64(len(p.items)) / float64(keys) / part)
-	if d == firstDensity && keys >= minPageKeys {
+	if d == firstDensity && keys >= minPageKeys && part >= 0.5 {
 		return max(now, minDensity)
 	}
 	return max(0.7*d+0.3*now, minDensity)

@@ -11,14 +11,19 @@ import (
 // The events of a page are read at once, as many as are of about so many bytes,
 // judged by the events before.
 const (
-	pageBytes = 2 << 20
-	firstSize = 32 << 10
+	pageBytes  = 2 << 20
+	pageEvents = 2000
+	firstSize  = 32 << 10
 )
 
 // readEvents fetches the events of a page, which ends where they would be too many
 // bytes.
-func (f *feed) readEvents(ctx context.Context, db patient, p page) (page, error) {
-	most := max(min(pageBytes, f.node.byteBudget())/f.size, 1)
+func (f *feed) readEvents(ctx context.Context, db patient, a ask[*bucket], p page) (page, error) {
+	bytes := 0
+	for b := range a.Sinks {
+		bytes += b.sub.byteShare()
+	}
+	most := min(max(min(bytes, pageBytes)/f.size, 1), pageEvents)
 	if to := whole(p.items, min(most, len(p.items))); to < len(p.items) {
 		p = p.cut(to)
 	}
@@ -27,10 +32,11 @@ func (f *feed) readEvents(ctx context.Context, db patient, p page) (page, error)
 	}
 	kept, err := fetch(ctx, db, p.items)
 	if err != nil {
+		f.size = min(2*f.size, pageBytes) // they may have been too many to arrive in time
 		return page{}, err
 	}
 	p.items = p.items[:kept]
-	bytes := 0
+	bytes = 0
 	for _, it := range p.items {
 		bytes += it.entry.size
 	}

@@ -80,7 +80,7 @@ func (f *feed) readPage(ctx context.Context, r reading) (p page, err error) {
 		}
 		below = k.Position
 	}
-	return f.readEvents(ctx, db, p)
+	return f.readEvents(ctx, db, r.ask, p)
 }
 
 // readKeys reads the keys of a page.

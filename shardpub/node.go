@@ -209,15 +209,6 @@ func (n *Node) checkpointInterval() time.Duration {
 	return n.interval
 }
 
-// byteBudget is what one page may bring.
-func (n *Node) byteBudget() int {
-	budget := 0
-	for _, s := range n.list() {
-		budget = max(budget, s.cfg.PrefetchBytes)
-	}
-	return budget
-}
-
 // Close ends the Node. Close its Subscribers first: what they still hold is lost
 // to others when the leases expire. Idempotent and safe for concurrent use.
 func (n *Node) Close() error {

@@ -43,7 +43,7 @@ func (s *sparse) way(d density, routes []route) []string {
 func (s *sparse) learned(r reading, p page) {
 	s.far = p.more
 	asked := len(r.categories) > 0
-	if asked && (!p.sparse || p.more && r.ask.Until == 0 && len(p.keys) < r.limit/10) {
+	if asked && (!p.sparse || p.more && (r.ask.Until == 0 || p.end < r.ask.Until) && len(p.keys) < r.limit/10) {
 		s.rest = sparseRest
 	}
 }

@@ -180,7 +180,7 @@ func kind(text string) string {
 		return "checkpoints"
 	case has("kiroku.stream_events") && has("order by") && has("limit"):
 		return "keys"
-	case has("from kiroku.events"):
+	case has("from kiroku.events") && has("event_id = any"):
 		return "events"
 	case has("hashtextextended") && has("from kiroku.streams"):
 		return "streams"

@@ -89,10 +89,10 @@ select
 from asked a
 cross join lateral (
     select
-        array_agg(n.bucket) filter (where n.own) as buckets,
-        array_agg(n.owner) filter (where n.own) as owners,
-        array_agg(n.expiry) filter (where n.own) as expiries,
-        array_agg(n.left_us) filter (where n.own) as lefts,
+        array_agg(n.bucket order by n.bucket) filter (where n.own) as buckets,
+        array_agg(n.owner order by n.bucket) filter (where n.own) as owners,
+        array_agg(n.expiry order by n.bucket) filter (where n.own) as expiries,
+        array_agg(n.left_us order by n.bucket) filter (where n.own) as lefts,
         array_agg(distinct n.shard_count) filter (where not n.own) as foreign_counts
     from (
         select
@@ -113,7 +113,6 @@ cross join lateral (
             end as left_us
         from keiro.keiro_subscription_shards s
         where s.subscription_name = a.subscription
-        order by s.bucket
     ) n
 ) seen
 order by a.beat
