@@ -18,10 +18,10 @@ const (
 
 // readEvents fetches the events of a page, which ends where they would be too many
 // bytes.
-func (f *feed) readEvents(ctx context.Context, db patient, a ask[*bucket], p page) (page, error) {
+func (f *feed) readEvents(ctx context.Context, db patient, routes []route, p page) (page, error) {
 	bytes := 0
-	for b := range a.Sinks {
-		bytes += b.sub.byteShare()
+	for _, r := range routes {
+		bytes += r.byteShare()
 	}
 	most := min(max(min(bytes, pageBytes)/f.size, 1), pageEvents)
 	if to := whole(p.items, min(most, len(p.items))); to < len(p.items) {

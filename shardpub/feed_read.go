@@ -80,7 +80,7 @@ func (f *feed) readPage(ctx context.Context, r reading) (p page, err error) {
 		}
 		below = k.Position
 	}
-	return f.readEvents(ctx, db, r.ask, p)
+	return f.readEvents(ctx, db, r.routes, p)
 }
 
 // readKeys reads the keys of a page.
@@ -171,6 +171,16 @@ func routesOf(a ask[*bucket]) []route {
 		routes[i].buckets[b.number] = b
 	}
 	return routes
+}
+
+// byteShare is what its buckets together may hold.
+func (r route) byteShare() (bytes int) {
+	for _, b := range r.buckets {
+		if b != nil {
+			bytes += b.sub.byteShare()
+		}
+	}
+	return bytes
 }
 
 func (r route) bucketOf(s kiroku.Stream, known bool) *bucket {

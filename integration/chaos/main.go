@@ -44,21 +44,22 @@ import (
 
 // options are what the command line says.
 type options struct {
-	duration time.Duration
-	seed     uint64
-	workers  int
-	buckets  int
-	streams  int
-	rate     int // events per second
-	work     time.Duration
-	ttl      time.Duration
-	renew    time.Duration
-	gap      time.Duration
-	atOnce   int
-	only     string
-	figures  bool
-	json     string
-	log      string
+	duration    time.Duration
+	seed        uint64
+	workers     int
+	buckets     int
+	streams     int
+	rate        int // events per second
+	concurrency int // streams of a bucket at once
+	work        time.Duration
+	ttl         time.Duration
+	renew       time.Duration
+	gap         time.Duration
+	atOnce      int
+	only        string
+	figures     bool
+	json        string
+	log         string
 }
 
 func main() {
@@ -75,6 +76,7 @@ func parse(args []string) (options, error) {
 	set.Uint64Var(&o.seed, "seed", 0, "what the faults are chosen by; 0 takes one at random")
 	set.IntVar(&o.workers, "workers", 3, "how many worker processes there usually are")
 	set.IntVar(&o.buckets, "buckets", 16, "how many buckets the subscription has")
+	set.IntVar(&o.concurrency, "concurrency", 1, "how many streams of a bucket are handled at once")
 	set.IntVar(&o.streams, "streams", 200, "how many streams are appended to")
 	set.IntVar(&o.rate, "rate", 400, "events per second")
 	set.DurationVar(&o.work, "work", 20*time.Millisecond, "how long a handler takes on average")
@@ -89,7 +91,7 @@ func parse(args []string) (options, error) {
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	if min(o.workers, o.buckets, o.streams, o.rate, o.atOnce) < 1 || min(o.duration, o.work, o.ttl, o.renew, o.gap) <= 0 {
+	if min(o.workers, o.buckets, o.concurrency, o.streams, o.rate, o.atOnce) < 1 || min(o.duration, o.work, o.ttl, o.renew, o.gap) <= 0 {
 		return o, errors.New("numbers and durations must be more than 0")
 	}
 	if o.seed == 0 {

@@ -41,6 +41,7 @@ type workerSpec struct {
 	Name        string
 	DSN         string
 	Buckets     int
+	Concurrency int
 	Work        time.Duration
 	TTL, Renew  time.Duration
 	Weight      int
@@ -98,6 +99,7 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 	defer pool.Close()
 	worker, err := router.New(pool, router.Config{
 		Shards:       w.Buckets,
+		Concurrency:  w.Concurrency,
 		DrainTimeout: 5 * time.Second,
 		Retry:        shardpub.RetryPolicy{MaxDeliveries: shardpub.Unlimited, Delay: 200 * time.Millisecond},
 		Node: shardpub.NodeConfig{
