@@ -30,24 +30,34 @@ type sharedBeat struct {
 	err  error
 }
 
-// Beat implements [Store]. Each caller waits no longer than its own context; the
-// statement goes on for the others. One that goes on for nobody renews what it was
-// asked to, which is no harm: only who hears of it trusts the lease for longer.
+// Beat implements [Store]. Whoever finds nothing under way sends all that wait, and
+// stays until the last of their contexts ends; the others leave with their own. A beat
+// that nobody waits for any more renews what it was asked to, which is no harm: only
+// who hears of it trusts the lease for longer.
 func (p *Postgres) Beat(ctx context.Context, b Beat) (Snapshot, error) {
 	s := &sharedBeat{Beat: b, ctx: ctx, done: make(chan struct{})}
 	p.beats.add(s)
 	select {
 	case p.beats.turn <- struct{}{}:
-		go p.sendBeats()
+		if !s.answered() {
+			p.sendBeats(p.beats.take())
+		}
+		<-p.beats.turn
 	case <-s.done:
-	case <-ctx.Done():
-	}
-	select {
-	case <-s.done:
-		return s.seen, s.err
 	case <-ctx.Done():
 		p.beats.remove(s)
 		return Snapshot{}, context.Cause(ctx)
+	}
+	return s.seen, s.err
+}
+
+// answered: the statement before took it along.
+func (s *sharedBeat) answered() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -72,14 +82,8 @@ func (g *beats) take() []*sharedBeat {
 	return all
 }
 
-// sendBeats sends all that wait in one statement, and gives the turn back. An error is
-// everybody's.
-func (p *Postgres) sendBeats() {
-	defer func() { <-p.beats.turn }()
-	all := p.beats.take()
-	if len(all) == 0 {
-		return // the one before took them along
-	}
+// sendBeats sends beats in one statement. An error is everybody's.
+func (p *Postgres) sendBeats(all []*sharedBeat) {
 	ctx, cancel := untilLast(all)
 	defer cancel()
 	seen, err := p.runBeats(ctx, all)

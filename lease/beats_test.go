@@ -154,22 +154,19 @@ func TestDeadlineOfOneBeatIsNotThatOfTheOthers(t *testing.T) {
 		}()
 		return came
 	}
-	first, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it leads, and its statement hangs
-	defer cancel()
-	impatient := send(first)
+	leads := send(t.Context())
 	<-gate.began
-	patient := send(t.Context())
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	impatient, patient := send(short), send(t.Context())
 	if err := <-impatient; !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the first: %v", err)
-	}
-	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancelShort()
-	if err := <-send(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that waited: %v", err)
 	}
 	close(gate.let)
-	if err := <-patient; err != nil {
-		t.Errorf("the others: %v", err)
+	for _, came := range []chan error{leads, patient} {
+		if err := <-came; err != nil {
+			t.Errorf("the others: %v", err)
+		}
 	}
 }
 
