@@ -100,7 +100,7 @@ func TestEndedSessionThatComesBackLosesNoBucket(t *testing.T) {
 		return ask[string](r, `select coalesce(string_agg(owner_worker_id::text, ',' order by bucket), '') from keiro.keiro_subscription_shards`)
 	}
 	r.until("they share", func() bool {
-		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards group by owner_worker_id having count(*) = 2) as even`) == 2
+		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards where owner_worker_id is not null group by owner_worker_id having count(*) = 2) as even`) == 2
 	})
 	r.watched()
 	before := owners()
@@ -125,7 +125,7 @@ func TestRestartOfTheServerMarksNobody(t *testing.T) {
 	serve(r.subscribe(r.subscriber(shards(4)), orders), func(*message.Message) error { return nil })
 	serve(r.subscribe(r.elsewhere(shards(4)), orders), func(*message.Message) error { return nil })
 	r.until("they share", func() bool {
-		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards group by owner_worker_id having count(*) = 2) as even`) == 2
+		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards where owner_worker_id is not null group by owner_worker_id having count(*) = 2) as even`) == 2
 	})
 	r.watched()
 	before, moved := r.locks(), len(r.said.observed(shardpub.BucketRevoked))
@@ -155,7 +155,7 @@ func TestBucketsOfAProcessThatDiesAreTakenWithinSeconds(t *testing.T) {
 	r.until("the first owns all", func() bool { return r.owned() == 4 })
 	serve(r.subscribe(r.subscriber(shards(4)), orders), func(*message.Message) error { return nil })
 	r.until("they share", func() bool {
-		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards group by owner_worker_id having count(*) = 2) as even`) == 2
+		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards where owner_worker_id is not null group by owner_worker_id having count(*) = 2) as even`) == 2
 	})
 	r.watched()
 	w.cut() // as far as the server sees, it died
