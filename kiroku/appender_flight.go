@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/suisha-go/suisha/internal/callers"
 )
 
 // shared is one append that waits for its turn, or is under way with others.
@@ -104,18 +106,11 @@ func (f *flight) streams() []string {
 
 // context ends when those of all callers have, and has the values of one.
 func (f *flight) context() (context.Context, context.CancelFunc) {
-	base := context.WithoutCancel(f.members[0].ctx)
-	var last time.Time
-	for _, s := range f.members {
-		deadline, ok := s.ctx.Deadline()
-		if !ok {
-			return context.WithCancel(base)
-		}
-		if deadline.After(last) {
-			last = deadline
-		}
+	all := make([]context.Context, len(f.members))
+	for i, s := range f.members {
+		all[i] = s.ctx
 	}
-	return context.WithDeadline(base, last)
+	return callers.UntilLast(all)
 }
 
 func (f *flight) abandon(s *shared) {

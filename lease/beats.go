@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/suisha-go/suisha/internal/callers"
 )
 
 // beats lets beats go together that come while another is under way.
@@ -84,7 +85,11 @@ func (g *beats) take() []*sharedBeat {
 
 // sendBeats sends beats in one statement. An error is everybody's.
 func (p *Postgres) sendBeats(all []*sharedBeat) {
-	ctx, cancel := untilLast(all)
+	ctxs := make([]context.Context, len(all))
+	for i, s := range all {
+		ctxs[i] = s.ctx
+	}
+	ctx, cancel := callers.UntilLast(ctxs)
 	defer cancel()
 	seen, err := p.runBeats(ctx, all)
 	for i, s := range all {
@@ -93,22 +98,6 @@ func (p *Postgres) sendBeats(all []*sharedBeat) {
 		}
 		close(s.done)
 	}
-}
-
-// untilLast ends with the last of the callers' contexts.
-func untilLast(all []*sharedBeat) (context.Context, context.CancelFunc) {
-	base := context.WithoutCancel(all[0].ctx)
-	var last time.Time
-	for _, s := range all {
-		deadline, ok := s.ctx.Deadline()
-		if !ok {
-			return context.WithCancel(base)
-		}
-		if deadline.After(last) {
-			last = deadline
-		}
-	}
-	return context.WithDeadline(base, last)
 }
 
 // beatRequest is one of the beats that beat.sql is given.

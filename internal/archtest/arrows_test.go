@@ -10,6 +10,7 @@ import (
 // ranks order the packages from the ground up: a package imports what lies
 // strictly below it, and its own subpackages. The longest prefix counts.
 var ranks = map[string]int{
+	"internal/callers":  0,
 	"internal/clock":    0,
 	"internal/backoff":  0,
 	"internal/pgserver": 0,
@@ -30,7 +31,7 @@ var ranks = map[string]int{
 }
 
 // library are the packages that users compile into their programs.
-var library = []string{"kiroku", "lease", "shardpub", "middleware", "router", "internal/outcome", "internal/session", "internal/migrate", "internal/backoff", "internal/clock"}
+var library = []string{"kiroku", "lease", "shardpub", "middleware", "router", "internal/outcome", "internal/session", "internal/migrate", "internal/backoff", "internal/callers", "internal/clock"}
 
 const (
 	watermill = "github.com/ThreeDotsLabs/watermill"
@@ -55,7 +56,7 @@ var closures = []struct {
 	from, to []string
 	why      string
 }{
-	{[]string{"kiroku", "lease", "internal/clock", "internal/backoff", "internal/session", "internal/migrate", "internal/pgserver", "internal/pgtest"}, []string{watermill}, "what lies below shardpub knows nothing of Watermill"},
+	{[]string{"kiroku", "lease", "internal/callers", "internal/clock", "internal/backoff", "internal/session", "internal/migrate", "internal/pgserver", "internal/pgtest"}, []string{watermill}, "what lies below shardpub knows nothing of Watermill"},
 }
 
 // within reports whether path is prefix or lies below it.

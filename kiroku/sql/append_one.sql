@@ -1,5 +1,5 @@
 -- Appends to one stream, or returns no row and has written nothing: append.sql finds
--- out why. It costs the server two thirds of that. $1 is the name, $2 the kind of
+-- out why. It costs the server a quarter less than that. $1 is the name, $2 the kind of
 -- expectation (0 any, 1 no stream, 2 exists, 3 exactly), $3 the expected version, $4
 -- the number of events. Events: $5 ids, $6 types, $7 causation ids, $8 correlation
 -- ids, $9 data, $10 metadata.
