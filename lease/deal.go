@@ -12,7 +12,8 @@ import (
 type table struct {
 	seats []seat
 	pool  []card
-	// refusals counts, by bucket, the seats that cannot take it.
+	// refusals counts, by bucket, the seats that cannot take it, its owner's aside:
+	// that a worker gives a bucket changes no deal of the others.
 	refusals map[int]int
 }
 
@@ -81,6 +82,9 @@ func (t *table) place(self uuid.UUID, l Lease) {
 	owner := -1
 	if l.Owner != uuid.Nil {
 		owner = t.find(l.Owner)
+	}
+	if owner >= 0 && !t.seats[owner].can(l.Bucket) {
+		t.refusals[l.Bucket]--
 	}
 	// Its own lease is a worker's however old it is (S-24).
 	if owner >= 0 && (l.State == Leased || l.Owner == self) && t.seats[owner].can(l.Bucket) {

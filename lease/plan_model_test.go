@@ -254,3 +254,41 @@ func TestEvenSharesOfUnequalWeightsStay(t *testing.T) {
 		}
 	}
 }
+
+// A worker says what it gives before it drains, and nobody is woken by that. Whoever
+// looks a moment later must deal what can be claimed as the others did a moment
+// before: a bucket that each leaves to another lies until something is released.
+func TestWhatIsBeingGivenChangesNoDealOfWhatIsFree(t *testing.T) { // P-10, P-12
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		k := rapid.IntRange(2, 6).Draw(t, "k")
+		m := newModel(rapid.SampledFrom([]int{4, 7, 8, 16}).Draw(t, "n"))
+		for i := range k {
+			m.join(id(byte(i + 1)))
+			m.weight[id(byte(i+1))] = rapid.IntRange(1, 4).Draw(t, "weight")
+		}
+		for b := range m.owner {
+			if o := rapid.IntRange(0, k).Draw(t, "owner"); o > 0 {
+				m.owner[b] = id(byte(o))
+			}
+		}
+		before := m.claims()
+		giver := rapid.SampledFrom(m.live).Draw(t, "giver")
+		m.giving[giver] = lease.Plan(m.view(giver)).Drain
+		if after := m.claims(); !slices.Equal(before, after) {
+			t.Fatalf("of %v\nfree buckets go to %v, and to %v once %v gives %v",
+				m.owner, before, after, giver, m.giving[giver])
+		}
+	})
+}
+
+// claims says who claims each free bucket, by number.
+func (m *model) claims() []uuid.UUID {
+	who := make([]uuid.UUID, m.n)
+	for _, self := range m.live {
+		for _, w := range lease.Plan(m.view(self)).Claim {
+			who[w.Bucket] = self
+		}
+	}
+	return who
+}
