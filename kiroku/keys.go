@@ -2,6 +2,7 @@ package kiroku
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -20,10 +21,17 @@ func ReadKeysFrom(ctx context.Context, db DB, from Position, limit int) ([]Key, 
 	if err := checkLimit(limit); err != nil {
 		return nil, err
 	}
-	return readKeys(ctx, db, readKeysSQL, int64(from), limit)
+	return readKeys(ctx, db, limit, readKeysSQL, int64(from), limit)
 }
 
-func readKeys(ctx context.Context, db DB, sql string, args ...any) ([]Key, error) {
+// fewKeys is more than a page has that was read because of a notification. A page of
+// more is likely to be full.
+const fewKeys = 64
+
+// maxRoom bounds the room that is made for keys before they come.
+const maxRoom = 10_000
+
+func readKeys(ctx context.Context, db DB, most int, sql string, args ...any) ([]Key, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, storeError(err)
@@ -38,6 +46,9 @@ func readKeys(ctx context.Context, db DB, sql string, args ...any) ([]Key, error
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
 			return nil, err
+		}
+		if len(out) == fewKeys {
+			out = slices.Grow(out, max(min(most, maxRoom)-fewKeys, fewKeys))
 		}
 		out = append(out, Key{Position: Position(position), StreamID: streamID, Version: version, EventID: id.Bytes})
 	}
@@ -54,7 +65,7 @@ func KeysAt(ctx context.Context, db DB, at []Position) ([]Key, error) {
 	for i, p := range at {
 		positions[i] = int64(p)
 	}
-	return readKeys(ctx, db, keysAtSQL, positions)
+	return readKeys(ctx, db, len(at), keysAtSQL, positions)
 }
 
 // LookupStreams reads what never changes about streams, in no order. Ids that

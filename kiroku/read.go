@@ -1,6 +1,7 @@
 package kiroku
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -115,11 +116,11 @@ func ReadEvents(ctx context.Context, db DB, ids []uuid.UUID) ([]RecordedEvent, e
 // eventScan is the one row that a read of events scans into.
 type eventScan struct {
 	id, causation, correlation  pgtype.UUID
-	eventType                   pgtype.DriverBytes
+	eventType, data, metadata   pgtype.DriverBytes // of the connection, until the next row
 	streamID, version, position int64
-	data, metadata              []byte
 	recordedAt                  pgtype.Timestamptz
 	types                       map[string]string
+	room                        []byte
 }
 
 // take makes an event of the row. Types are few, so their strings are shared.
@@ -138,14 +139,37 @@ func (s *eventScan) take() RecordedEvent {
 		StreamID:      s.streamID,
 		Version:       s.version,
 		Position:      Position(s.position),
-		Data:          s.data,
-		Metadata:      s.metadata,
+		Data:          s.keep(s.data),
+		Metadata:      s.keep(s.metadata),
 		CausationID:   uuid.NullUUID{UUID: s.causation.Bytes, Valid: s.causation.Valid},
 		CorrelationID: uuid.NullUUID{UUID: s.correlation.Bytes, Valid: s.correlation.Valid},
 		RecordedAt:    s.recordedAt.Time,
 	}
-	s.data, s.metadata = nil, nil
 	return e
+}
+
+// Small values are kept many to a piece of memory: one that stays keeps at most so
+// much from being freed.
+const (
+	roomSize  = 4 << 10
+	roomShare = roomSize / 8
+)
+
+// keep copies a value of the row.
+func (s *eventScan) keep(value []byte) []byte {
+	n := len(value)
+	switch {
+	case value == nil:
+		return nil
+	case n > roomShare:
+		return bytes.Clone(value)
+	case n > len(s.room):
+		s.room = make([]byte, roomSize)
+	}
+	kept := s.room[:n:n]
+	s.room = s.room[n:]
+	copy(kept, value)
+	return kept
 }
 
 // Head returns the position that was given out last, 0 in an empty store. It

@@ -32,8 +32,11 @@ func NewTenure(ctx context.Context, bucket int, id uint64, trust Trust) *Tenure 
 
 // Trusted reports whether the lease may still be believed. It is checked at
 // every hand-out and every verdict (P-22): two clock reads, no lock.
-func (t *Tenure) Trusted() bool {
-	return t.ctx.Err() == nil && t.trust.Load().Left(clock.Now()) > 0
+func (t *Tenure) Trusted() bool { return t.TrustedAt(clock.Now()) }
+
+// TrustedAt is Trusted for a caller that has just read the clock.
+func (t *Tenure) TrustedAt(now time.Time) bool {
+	return t.ctx.Err() == nil && t.trust.Load().Left(now) > 0
 }
 
 // Left is how long the lease may still be believed, at least zero.

@@ -3,6 +3,7 @@ package shardpub
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/suisha-go/suisha/internal/clock"
@@ -33,11 +34,12 @@ type bucket struct {
 	stopped bool            // no further hand-out
 	told    bool            // OnAssigned has returned; the feed brings events
 	given   bool            // it was released or lost: no checkpoint is written any more
-	out     map[*entry]*flight
+	out     []*entry
 	streak  int       // events given up in a row for an exhausted budget (P-38)
 	until   time.Time // backing off until
 	lastErr error
 
+	dirty atomic.Bool   // its checkpoint is to be written; see flusher.mark
 	quit  chan struct{} // closed by stop
 	quiet chan struct{} // closed when stopped and nothing runs
 }
@@ -47,6 +49,7 @@ type flight struct {
 	since   time.Time
 	attempt int
 	waiting bool // between two deliveries
+	place   int  // in the bucket's out
 }
 
 func newBucket(s *subscription, t *lease.Tenure) *bucket {
@@ -54,7 +57,6 @@ func newBucket(s *subscription, t *lease.Tenure) *bucket {
 		sub:    s,
 		tenure: t,
 		number: t.Bucket,
-		out:    map[*entry]*flight{},
 		pen:    make(chan struct{}, 1),
 		quit:   make(chan struct{}),
 		quiet:  make(chan struct{}),
@@ -83,8 +85,10 @@ func (b *bucket) open(p place) bool {
 
 // trusted is the inline check at every hand-out and verdict (P-22). A lease
 // that can no longer be believed ends the tenure here and now.
-func (b *bucket) trusted() bool {
-	if b.tenure.Trusted() {
+func (b *bucket) trusted() bool { return b.trustedAt(clock.Now()) }
+
+func (b *bucket) trustedAt(now time.Time) bool {
+	if b.tenure.TrustedAt(now) {
 		return true
 	}
 	b.tenure.End(lease.ErrLost)
@@ -157,12 +161,14 @@ func (b *bucket) pumpLocked() {
 // take hands the next event to a worker; without one the worker is done. The
 // feed hears of a bucket that runs dry.
 func (b *bucket) take() (*entry, bool) {
-	ok := b.trusted()
+	now := clock.Now()
+	ok := b.trustedAt(now)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if ok && !b.stopped {
 		if e, found := b.lanes.next(); found {
-			b.out[e] = &flight{since: clock.Now()}
+			e.flight = flight{since: now, place: len(b.out)}
+			b.out = append(b.out, e)
 			if b.lanes.idle() {
 				b.sub.node.feed.nudge()
 			}
@@ -174,11 +180,20 @@ func (b *bucket) take() (*entry, bool) {
 	return nil, false
 }
 
+// backLocked: the event is not out any more.
+func (b *bucket) backLocked(e *entry) {
+	last := len(b.out) - 1
+	moved := b.out[last]
+	b.out[e.flight.place], moved.flight.place = moved, e.flight.place
+	b.out[last] = nil
+	b.out = b.out[:last]
+}
+
 // settled ends an event for good. The feed hears of room that there is again.
 func (b *bucket) settled(e *entry) {
 	b.mu.Lock()
 	before := b.roomLocked()
-	delete(b.out, e)
+	b.backLocked(e)
 	b.lanes.settle(e)
 	b.pumpLocked() // others may have waited for the mark to move
 	after := b.roomLocked()
@@ -230,7 +245,7 @@ func (b *bucket) wasTold() bool {
 func (b *bucket) left(e *entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.out, e)
+	b.backLocked(e)
 }
 
 // stop ends the hand-out, now and for good. It does not wait.

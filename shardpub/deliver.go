@@ -74,9 +74,10 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	// is lost, but never with the Subscribe context, whose values it has.
 	ctx, cancel := context.WithCancelCause(b.base)
 	defer cancel(nil)
-	h := &handing{Context: ctx, delivery: b.delivery(e, r.attempt)}
+	b.attempts(e, r.attempt)
+	h := &handing{Context: ctx, bucket: b, entry: e, attempt: r.attempt}
 	h.slot.RefuseBy(b.refuse)
-	setDeliveryMetadata(msg, &h.delivery, b.sub.workerText)
+	h.setMetadata(msg.Metadata)
 	r.delay.set(msg)
 	msg.SetContext(h)
 	acked, ok := b.sub.handOut(b, msg, func() (stop func() bool) {
@@ -105,7 +106,7 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	return v, counted, true
 }
 
-// message makes the event anew, with bytes of its own: a handler may do with its
+// message makes the event anew, with a payload of its own: a handler may do with its
 // message what it likes. A panic of the Unmarshaler is an event that it cannot
 // read.
 func (b *bucket) message(e *entry) (msg *message.Message, err error) {
@@ -115,7 +116,7 @@ func (b *bucket) message(e *entry) (msg *message.Message, err error) {
 		}
 	}()
 	ev := e.event
-	ev.Data, ev.Metadata = bytes.Clone(ev.Data), bytes.Clone(ev.Metadata)
+	ev.Data = bytes.Clone(ev.Data)
 	return b.sub.cfg.Unmarshaler.Unmarshal(kiroku.CategoryOf(e.stream), e.stream, ev)
 }
 
@@ -123,26 +124,14 @@ func (b *bucket) message(e *entry) (msg *message.Message, err error) {
 // ends them, and a policy may ask for no delay.
 const outageDelay = 250 * time.Millisecond
 
-func (b *bucket) delivery(e *entry, attempt int) Delivery {
+// attempts notes how often the event was delivered in vain.
+func (b *bucket) attempts(e *entry, attempt int) {
+	if attempt == 0 {
+		return
+	}
 	b.mu.Lock()
-	if f := b.out[e]; f != nil {
-		f.attempt = attempt
-	}
-	b.mu.Unlock()
-	return Delivery{
-		Subscription: b.sub.name,
-		Category:     b.sub.topic,
-		Stream:       e.stream,
-		Bucket:       b.number,
-		Shards:       b.sub.cfg.Shards,
-		Attempt:      attempt,
-		Position:     int64(e.event.Position),
-		Version:      e.event.Version,
-		EventID:      e.event.ID,
-		EventType:    e.event.Type,
-		RecordedAt:   e.event.RecordedAt,
-		Worker:       b.sub.worker,
-	}
+	defer b.mu.Unlock()
+	e.flight.attempt = attempt
 }
 
 // judgeInvalid parks an event that cannot be made into a message.
@@ -154,9 +143,7 @@ func judgeInvalid(err error, attempt int) verdict {
 // pause waits between two deliveries; false when the bucket goes.
 func (b *bucket) pause(e *entry, d time.Duration) bool {
 	b.mu.Lock()
-	if f := b.out[e]; f != nil {
-		f.waiting = true
-	}
+	e.flight.waiting = true
 	b.mu.Unlock()
 	if d <= 0 {
 		return !b.isStopped()

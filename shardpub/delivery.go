@@ -38,25 +38,46 @@ type deliveryKey struct{}
 // DeliveryFromContext returns the delivery that a message's context belongs to;
 // false when the message did not come from a Subscriber of this package.
 func DeliveryFromContext(ctx context.Context) (Delivery, bool) {
-	d, ok := ctx.Value(deliveryKey{}).(*Delivery)
+	h, ok := ctx.Value(deliveryKey{}).(*handing)
 	if !ok {
 		return Delivery{}, false
 	}
-	return *d, true
+	return h.delivery(), true
 }
 
 // handing is the context of one hand-over: the bucket's, with two values more. It is
 // one allocation where context.WithValue would be four.
 type handing struct {
 	context.Context //nolint:containedctx // it is one
-	delivery        Delivery
+	bucket          *bucket
+	entry           *entry
+	attempt         int
 	slot            outcome.Slot
+}
+
+// delivery is made when somebody asks for it. What it reads never changes.
+func (h *handing) delivery() Delivery {
+	b, event := h.bucket, &h.entry.event
+	return Delivery{
+		Subscription: b.sub.name,
+		Category:     b.sub.topic,
+		Stream:       h.entry.stream,
+		Bucket:       b.number,
+		Shards:       b.sub.cfg.Shards,
+		Attempt:      h.attempt,
+		Position:     int64(event.Position),
+		Version:      event.Version,
+		EventID:      event.ID,
+		EventType:    event.Type,
+		RecordedAt:   event.RecordedAt,
+		Worker:       b.sub.worker,
+	}
 }
 
 // Value implements context.Context.
 func (h *handing) Value(key any) any {
 	if _, ok := key.(deliveryKey); ok {
-		return &h.delivery
+		return h
 	}
 	if outcome.IsKey(key) {
 		return &h.slot

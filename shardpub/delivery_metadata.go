@@ -1,35 +1,49 @@
 package shardpub
 
 import (
+	"encoding/hex"
 	"strconv"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/components/delay"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/uuid"
 )
 
-// setDeliveryMetadata writes the delivery into the message's metadata; worker is the
-// text of its Worker. What differs from event to event is cut from one text.
-func setDeliveryMetadata(m *message.Message, d *Delivery, worker string) {
+// setMetadata writes the delivery into the message's metadata. What differs from event
+// to event is cut from one text.
+func (h *handing) setMetadata(m message.Metadata) {
+	b, event := h.bucket, &h.entry.event
 	var room [128]byte
-	text := append(room[:0], d.EventID.String()...)
+	text := appendUUID(room[:0], event.ID)
 	id := len(text)
-	text = strconv.AppendInt(text, d.Position, 10)
+	text = strconv.AppendInt(text, int64(event.Position), 10)
 	position := len(text)
-	text = strconv.AppendInt(text, d.Version, 10)
+	text = strconv.AppendInt(text, event.Version, 10)
 	version := len(text)
-	all := string(d.RecordedAt.AppendFormat(text, time.RFC3339Nano))
-	m.Metadata[MetadataSubscription] = d.Subscription
-	m.Metadata[MetadataBucket] = strconv.Itoa(d.Bucket)
-	m.Metadata[MetadataShards] = strconv.Itoa(d.Shards)
-	m.Metadata[MetadataAttempt] = strconv.Itoa(d.Attempt)
-	m.Metadata[MetadataPosition] = all[id:position]
-	m.Metadata[MetadataStream] = d.Stream
-	m.Metadata[MetadataVersion] = all[position:version]
-	m.Metadata[MetadataEventID] = all[:id]
-	m.Metadata[MetadataEventType] = d.EventType
-	m.Metadata[MetadataRecordedAt] = all[version:]
-	m.Metadata[MetadataWorker] = worker
+	all := string(event.RecordedAt.AppendFormat(text, time.RFC3339Nano))
+	m[MetadataSubscription] = b.sub.name
+	m[MetadataBucket] = strconv.Itoa(b.number)
+	m[MetadataShards] = strconv.Itoa(b.sub.cfg.Shards)
+	m[MetadataAttempt] = strconv.Itoa(h.attempt)
+	m[MetadataPosition] = all[id:position]
+	m[MetadataStream] = h.entry.stream
+	m[MetadataVersion] = all[position:version]
+	m[MetadataEventID] = all[:id]
+	m[MetadataEventType] = event.Type
+	m[MetadataRecordedAt] = all[version:]
+	m[MetadataWorker] = b.sub.workerText
+}
+
+// appendUUID is what [uuid.UUID.String] returns, without a string.
+func appendUUID(text []byte, id uuid.UUID) []byte {
+	for i, part := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
+		if i > 0 {
+			text = append(text, '-')
+		}
+		text = hex.AppendEncode(text, part)
+	}
+	return text
 }
 
 // delayed is what Watermill's DelayOnError left on a message: how long its next

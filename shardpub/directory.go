@@ -11,59 +11,64 @@ import (
 // is not in it (P-27). Only the feed uses it; it is not safe for concurrent use.
 type directory struct {
 	limit   int
-	streams map[int64]kiroku.Stream
-	old     map[int64]kiroku.Stream // the generation before: what is not asked for leaves with it
+	streams map[int64]*kiroku.Stream
+	old     map[int64]*kiroku.Stream // the generation before: what is not asked for leaves with it
 }
 
 func newDirectory(limit int) *directory {
-	return &directory{limit: limit, streams: map[int64]kiroku.Stream{}}
+	return &directory{limit: limit, streams: map[int64]*kiroku.Stream{}}
 }
 
-func (d *directory) get(id int64) (kiroku.Stream, bool) {
-	if s, ok := d.streams[id]; ok {
-		return s, true
+// get returns nil for a stream that is not known.
+func (d *directory) get(id int64) *kiroku.Stream {
+	if s := d.streams[id]; s != nil {
+		return s
 	}
-	s, ok := d.old[id]
-	if ok {
+	s := d.old[id]
+	if s != nil {
 		d.put(s)
 	}
-	return s, ok
+	return s
 }
 
-func (d *directory) put(s kiroku.Stream) {
+func (d *directory) put(s *kiroku.Stream) {
 	if len(d.streams) >= max(d.limit/2, 1) {
-		d.old, d.streams = d.streams, map[int64]kiroku.Stream{}
+		d.old, d.streams = d.streams, map[int64]*kiroku.Stream{}
 	}
 	d.streams[s.ID] = s
 }
 
-// resolve returns the streams of all keys that exist. A page may name more
-// streams than the directory keeps, so the answer is a map of its own.
-func (d *directory) resolve(ctx context.Context, db patient, keys []kiroku.Key) (map[int64]kiroku.Stream, error) {
-	known := make(map[int64]kiroku.Stream, len(keys))
+// resolve returns the stream of each key, nil where there is none. A page may name
+// more streams than the directory keeps.
+func (d *directory) resolve(ctx context.Context, db patient, keys []kiroku.Key) ([]*kiroku.Stream, error) {
+	streams := make([]*kiroku.Stream, len(keys))
+	asked := map[int64]*kiroku.Stream{}
 	var missing []int64
-	asked := map[int64]bool{}
-	for _, k := range keys {
-		if _, ok := known[k.StreamID]; ok || asked[k.StreamID] {
+	for i, k := range keys {
+		if streams[i] = d.get(k.StreamID); streams[i] != nil {
 			continue
 		}
-		if s, ok := d.get(k.StreamID); ok {
-			known[k.StreamID] = s
-			continue
+		if _, ok := asked[k.StreamID]; !ok {
+			asked[k.StreamID] = nil
+			missing = append(missing, k.StreamID)
 		}
-		asked[k.StreamID] = true
-		missing = append(missing, k.StreamID)
 	}
 	if len(missing) == 0 {
-		return known, nil
+		return streams, nil
 	}
 	found, err := db.lookupStreams(ctx, missing)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range found {
+	for i := range found {
+		s := &found[i]
 		d.put(s)
-		known[s.ID] = s
+		asked[s.ID] = s
 	}
-	return known, nil
+	for i, k := range keys {
+		if streams[i] == nil {
+			streams[i] = asked[k.StreamID]
+		}
+	}
+	return streams, nil
 }

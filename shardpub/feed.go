@@ -166,6 +166,9 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 		return false, &ReadError{After: r.ask.After, Err: err}
 	}
 	f.node.last.good()
+	if p.more && !f.node.cfg.DisableHeadroom {
+		holdHeadroom()
+	}
 	f.apply(r, p)
 	return true, nil
 }

@@ -64,23 +64,50 @@ func fetch(ctx context.Context, db patient, items []item) (kept int, err error) 
 	if err != nil {
 		return 0, err
 	}
-	found := make(map[uuid.UUID]int, len(events))
-	for i := range events {
-		found[events[i].ID] = i
-	}
+	found := finder{events: events}
 	for _, it := range items {
-		i, ok := found[it.entry.event.ID]
-		if !ok {
+		event := found.find(it.entry.event.ID)
+		if event == nil {
 			if err := db.gone(ctx, it.entry.event.Position, it.entry.event.ID); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		it.entry.fill(&events[i])
+		it.entry.fill(event)
 		items[kept] = it
 		kept++
 	}
 	return kept, nil
+}
+
+// finder finds events by id. They come in no promised order, but mostly in that of
+// the ids they were asked for by.
+type finder struct {
+	events []kiroku.RecordedEvent
+	at     int               // where the last one was found
+	byID   map[uuid.UUID]int // made when it is needed
+}
+
+// find returns nil where there is none.
+func (f *finder) find(id uuid.UUID) *kiroku.RecordedEvent {
+	for at := f.at; at < min(f.at+2, len(f.events)); at++ {
+		if f.events[at].ID == id {
+			f.at = at
+			return &f.events[at]
+		}
+	}
+	if f.byID == nil {
+		f.byID = make(map[uuid.UUID]int, len(f.events))
+		for i := range f.events {
+			f.byID[f.events[i].ID] = i
+		}
+	}
+	at, ok := f.byID[id]
+	if !ok {
+		return nil
+	}
+	f.at = at
+	return &f.events[at]
 }
 
 // whole moves an end of a chunk behind all items of the event before it.

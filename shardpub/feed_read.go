@@ -65,23 +65,36 @@ func (f *feed) readPage(ctx context.Context, r reading) (p page, err error) {
 		return page{}, err
 	}
 	below := r.ask.After
-	for _, k := range p.keys {
-		s, known := streams[k.StreamID]
-		if !known {
+	var room []entry
+	for i, k := range p.keys {
+		s := streams[i]
+		if s == nil {
 			if err := db.gone(ctx, k.Position, k.EventID); err != nil {
 				return page{}, err
 			}
+			below = k.Position
+			continue
 		}
 		for _, route := range r.routes {
-			if b := route.bucketOf(s, known); b != nil {
-				e := &entry{event: kiroku.RecordedEvent{Position: k.Position, StreamID: k.StreamID, Version: k.Version, ID: k.EventID}, stream: s.Name, below: below}
-				p.items = append(p.items, item{b, e})
+			b := route.bucketOf(s)
+			if b == nil {
+				continue
 			}
+			if len(room) == 0 {
+				room = make([]entry, min(entryRoom, len(p.keys)-i))
+			}
+			room[0] = entry{event: kiroku.RecordedEvent{Position: k.Position, StreamID: k.StreamID, Version: k.Version, ID: k.EventID}, stream: s.Name, below: below}
+			p.items = append(p.items, item{b, &room[0]})
+			room = room[1:]
 		}
 		below = k.Position
 	}
 	return f.readEvents(ctx, db, r.routes, p)
 }
+
+// entryRoom is how many entries share a piece of memory: one that stays keeps at most
+// so many from being freed.
+const entryRoom = 32
 
 // readKeys reads the keys of a page.
 func (f *feed) readKeys(ctx context.Context, conn *pgx.Conn, db patient, r reading) (page, error) {
@@ -183,8 +196,8 @@ func (r route) byteShare() (bytes int) {
 	return bytes
 }
 
-func (r route) bucketOf(s kiroku.Stream, known bool) *bucket {
-	if !known || r.topic != AllStreams && r.topic != s.Category {
+func (r route) bucketOf(s *kiroku.Stream) *bucket {
+	if r.topic != AllStreams && r.topic != s.Category {
 		return nil
 	}
 	return r.buckets[s.Bucket(r.shards)]

@@ -10,9 +10,7 @@ import (
 func (b *bucket) sent(e *entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f := b.out[e]; f != nil {
-		f.since, f.waiting = clock.Now(), false
-	}
+	e.flight.since, e.flight.waiting = clock.Now(), false
 }
 
 // handOut sends a message and waits for its Ack or Nack; sent is called in

@@ -2,7 +2,6 @@ package shardpub
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -96,10 +95,8 @@ func (b *bucket) oldest() (*entry, flight, bool) {
 	if len(b.out) == 0 {
 		return nil, flight{}, false
 	}
-	e := slices.MinFunc(slices.Collect(maps.Keys(b.out)), func(x, y *entry) int {
-		return b.out[x].since.Compare(b.out[y].since)
-	})
-	return e, *b.out[e], true
+	e := slices.MinFunc(b.out, func(x, y *entry) int { return x.flight.since.Compare(y.flight.since) })
+	return e, e.flight, true
 }
 
 // revoke tells of a bucket that goes, if it was told that it came. The channel

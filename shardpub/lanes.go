@@ -15,6 +15,7 @@ type lanes struct {
 	read  kiroku.Position // every key of the bucket up to here was queued or does not exist
 	order []*entry        // unsettled events by position; settled ones leave from the front
 	byID  map[int64]*lane // by stream
+	spare []*lane         // to be used again
 	ready readyLanes
 	out   int
 	bytes int
@@ -36,11 +37,15 @@ type entry struct {
 	below   kiroku.Position // the last key read before it: the checkpoint while it is unsettled
 	size    int
 	settled bool
+
+	next   *entry // of its stream
+	flight flight // while it is out
 }
 
+// lane is the unsettled events of one stream, by position.
 type lane struct {
-	queue []*entry
-	out   bool
+	first, last *entry
+	out         bool
 }
 
 // newLanes begins behind a checkpoint. settled is what an earlier owner settled
@@ -56,20 +61,36 @@ func (l *lanes) push(e *entry) bool {
 		l.skip(e)
 		return false
 	}
-	ln := l.byID[e.event.StreamID]
-	if ln == nil {
-		ln = &lane{}
-		l.byID[e.event.StreamID] = ln
+	if ln := l.byID[e.event.StreamID]; ln != nil {
+		ln.last.next, ln.last = e, e
+	} else {
+		l.open(e)
 	}
-	ln.queue = append(ln.queue, e)
 	l.order = append(l.order, e)
 	l.read = e.event.Position
 	l.bytes += e.size
 	l.count++
-	if len(ln.queue) == 1 && !ln.out {
-		heap.Push(&l.ready, ln)
-	}
 	return true
+}
+
+// open begins a lane.
+func (l *lanes) open(e *entry) {
+	var ln *lane
+	if n := len(l.spare); n > 0 {
+		ln, l.spare = l.spare[n-1], l.spare[:n-1]
+	} else {
+		ln = &lane{}
+	}
+	ln.first, ln.last = e, e
+	l.byID[e.event.StreamID] = ln
+	heap.Push(&l.ready, ln)
+}
+
+// close ends a lane that is empty.
+func (l *lanes) close(stream int64, ln *lane) {
+	ln.last = nil
+	delete(l.byID, stream)
+	l.spare = append(l.spare, ln)
 }
 
 // skip passes an event over that is settled.
@@ -95,7 +116,7 @@ func (l *lanes) ahead() int { return len(l.order) - l.count + len(l.inherited.at
 // that is only the oldest of all, which holds the mark back.
 func (l *lanes) eligible() int {
 	if len(l.ready) > 0 && l.ahead() >= l.most {
-		if l.ready[0].queue[0] == l.order[0] {
+		if l.ready[0].first == l.order[0] {
 			return 1
 		}
 		return 0
@@ -111,7 +132,7 @@ func (l *lanes) next() (*entry, bool) {
 	ln := heap.Pop(&l.ready).(*lane) //nolint:errcheck,forcetypeassert // the heap holds lanes only
 	ln.out = true
 	l.out++
-	return ln.queue[0], true
+	return ln.first, true
 }
 
 // waitingFor reports whether more than n callers of next would find an event.
@@ -120,12 +141,11 @@ func (l *lanes) waitingFor(n int) bool { return l.out+l.eligible() > n }
 // settle ends an event that is out: nothing is to be done for it any more.
 func (l *lanes) settle(e *entry) {
 	ln := l.byID[e.event.StreamID]
-	ln.queue[0] = nil
-	ln.queue = ln.queue[1:]
+	ln.first, e.next = e.next, nil
 	ln.out = false
 	l.out--
-	if len(ln.queue) == 0 {
-		delete(l.byID, e.event.StreamID)
+	if ln.first == nil {
+		l.close(e.event.StreamID, ln)
 	} else {
 		heap.Push(&l.ready, ln)
 	}
@@ -172,7 +192,7 @@ type readyLanes []*lane
 
 func (r readyLanes) Len() int { return len(r) }
 func (r readyLanes) Less(i, j int) bool {
-	return r[i].queue[0].event.Position < r[j].queue[0].event.Position
+	return r[i].first.event.Position < r[j].first.event.Position
 }
 func (r readyLanes) Swap(i, j int) { r[i], r[j] = r[j], r[i] }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,19 +24,26 @@ type identity struct {
 	mu     sync.Mutex // guards what follows
 	probe  string     // what the present connection waits to hear
 	heard  chan struct{}
-	number int           // of the present connection
-	ended  time.Time     // when a session that held the lock ended
-	lost   chan struct{} // closed when one does
-	pooled bool          // said already that there is a pooler in between
+	number int  // of the present connection
+	pooled bool // said already that there is a pooler in between
+
+	span atomic.Pointer[sessionSpan] // the latest, never nil
+}
+
+// sessionSpan is the time from one end of a session that held the lock to the next.
+type sessionSpan struct {
+	began time.Time     // when the one before ended; zero if there was none
+	lost  chan struct{} // closed when the next one ends
 }
 
 func newIdentity() *identity {
 	id := uuid.New()
-	return &identity{
+	i := &identity{
 		lock:    int64(binary.BigEndian.Uint64(id[:8]) | 1), //nolint:gosec // any number but 0
 		channel: "suisha_" + id.String(),
-		lost:    make(chan struct{}),
 	}
+	i.span.Store(&sessionSpan{lost: make(chan struct{})})
+	return i
 }
 
 // Times of proving a session.
@@ -149,10 +157,9 @@ func (n *Node) endedLocked() {
 	if n.watch.Lock() == 0 {
 		return
 	}
-	n.identity.ended = clock.Now()
 	n.watch.Hold(0)
-	close(n.identity.lost)
-	n.identity.lost = make(chan struct{})
+	next := &sessionSpan{began: clock.Now(), lost: make(chan struct{})}
+	close(n.identity.span.Swap(next).lost)
 }
 
 // sessionBack waits until the bucket is certainly still this process's, after a
@@ -188,17 +195,10 @@ func (i *identity) hears(payload string) {
 }
 
 // losing is closed when the session ends.
-func (i *identity) losing() <-chan struct{} {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.lost
-}
+func (i *identity) losing() <-chan struct{} { return i.span.Load().lost }
 
-func (i *identity) endedAt() time.Time {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.ended
-}
+// endedAt is when a session ended last.
+func (i *identity) endedAt() time.Time { return i.span.Load().began }
 
 func (i *identity) firstPooled() bool {
 	i.mu.Lock()

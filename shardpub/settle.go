@@ -49,6 +49,9 @@ func newFlusher(n *Node) *flusher {
 
 // mark has the bucket's checkpoint written soon.
 func (f *flusher) mark(b *bucket) {
+	if b.dirty.Swap(true) {
+		return
+	}
 	f.mu.Lock()
 	first := len(f.dirty) == 0
 	f.dirty[b] = struct{}{}
@@ -63,6 +66,7 @@ func (f *flusher) take() []*bucket {
 	defer f.mu.Unlock()
 	buckets := make([]*bucket, 0, len(f.dirty))
 	for b := range f.dirty {
+		b.dirty.Store(false) // before anything of it is looked at
 		buckets = append(buckets, b)
 	}
 	clear(f.dirty)

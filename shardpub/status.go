@@ -89,7 +89,8 @@ func (b *bucket) status() BucketStatus {
 		return st
 	}
 	st.Read, st.Queued = b.lanes.read, b.lanes.count
-	for e, f := range b.out {
+	for _, e := range b.out {
+		f := e.flight
 		st.InFlight = append(st.InFlight, InFlight{
 			Stream: e.stream, Position: e.event.Position, Attempt: f.attempt, For: clock.Elapsed(f.since, now), Waiting: f.waiting,
 		})

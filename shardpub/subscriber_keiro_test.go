@@ -74,6 +74,7 @@ func TestMovedBucketResumesAtItsOwnCheckpoint(t *testing.T) {
 	serve(r.subscribe(a, orders), func(msg *message.Message) error {
 		if seen.note(msg); seen.len() >= 5 {
 			once.Do(func() { go func() { _ = a.Close() }() }) // the rest is another's
+			time.Sleep(20 * time.Millisecond)                 // not all of it before that begins
 		}
 		return nil
 	})
