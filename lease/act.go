@@ -101,6 +101,11 @@ func (k *Keeper) claim(ctx context.Context, wanted []Wanted, pass *Pass) error {
 	if err != nil {
 		return k.fail(ctx, StepClaim, err)
 	}
+	trust := NewTrust(sent, k.cfg.TTL, k.cfg.Margin)
+	if trust.Left(clock.Now()) == 0 {
+		k.Wake() // the answer came too late: the next beat shows what is this worker's
+		return nil
+	}
 	slices.Sort(got)
 	pass.Claimed = got
 	for _, w := range wanted {
@@ -111,6 +116,6 @@ func (k *Keeper) claim(ctx context.Context, wanted []Wanted, pass *Pass) error {
 	if k.missed++; len(pass.Missed) == 0 {
 		k.missed = 0
 	}
-	k.open(ctx, got, wanted, NewTrust(sent, k.cfg.TTL, k.cfg.Margin))
+	k.open(ctx, got, wanted, trust)
 	return nil
 }

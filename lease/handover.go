@@ -43,6 +43,7 @@ func (k *Keeper) open(ctx context.Context, buckets []int, wanted []Wanted, trust
 		k.event(ctx, Claimed, b, from[b], nil)
 	}
 	k.holder.Assign(tenures)
+	defer signal(k.opened)
 
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -46,6 +46,7 @@ type Keeper struct {
 
 	wake    chan struct{} // somebody wants a pass; holds one
 	changed chan struct{} // a hand-over came further; holds one
+	opened  chan struct{} // tenures have begun, whose trust has an end; holds one
 	turn    chan struct{} // held by the pass that runs
 	used    atomic.Bool
 
@@ -98,6 +99,7 @@ func NewKeeper(store Store, holder Holder, cfg KeeperConfig) (*Keeper, error) {
 		report:   &reporter{onError: cfg.OnError, observe: cfg.Observe},
 		wake:     make(chan struct{}, 1),
 		changed:  make(chan struct{}, 1),
+		opened:   make(chan struct{}, 1),
 		turn:     make(chan struct{}, 1),
 		memory:   newMemory(cfg.RenewInterval),
 		random:   rand.Float64,

@@ -77,14 +77,14 @@ func (k *Keeper) pause(ctx context.Context, pace passes, next time.Duration) {
 
 // watch ends tenures when their trust is used up. It never waits for a beat.
 func (k *Keeper) watch(ctx context.Context) {
-	for {
+	for ctx.Err() == nil {
 		timer := time.NewTimer(k.expire(ctx))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
-			return
+		case <-k.opened:
 		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 

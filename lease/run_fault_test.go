@@ -152,3 +152,44 @@ func TestHooksCannotStallOrStopTheLoop(t *testing.T) { // L-1B, S-53
 		}
 	})
 }
+
+// late is a store whose answers to claims come late, also to those who would not
+// wait: a process that stood still reads them then.
+type late struct {
+	lease.Store
+	by time.Duration
+}
+
+func (l late) Claim(_ context.Context, c lease.Claim) ([]int, error) {
+	got, err := l.Store.Claim(context.Background(), c)
+	time.Sleep(l.by)
+	return got, err
+}
+
+func TestAnswerThatComesLateIsTrustedForNoLonger(t *testing.T) { // P-22, P-23
+	t.Parallel()
+	const trusted = 28 * time.Second // the TTL less the margin, from when the claim was sent
+	for title, by := range map[string]time.Duration{"half a second is left": trusted - 500*time.Millisecond, "nothing is left": trusted} {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, 2, true, func(t *testing.T, b *bubble) {
+				store := late{&line{table: b.table}, by}
+				w := newWorker(t, store, lease.Config{}, 2)
+				w.SetRandom(func() float64 { return 0.5 })
+				w.start(t)
+				b.after(by + time.Microsecond)
+				tenure := w.holder.tenure(0)
+				if (tenure != nil) != (by < trusted) {
+					t.Fatalf("%v after the claim the tenure is %v", by, tenure)
+				}
+				if tenure == nil {
+					return
+				}
+				b.after(trusted - by)
+				if tenure.Context().Err() == nil {
+					t.Errorf("the tenure goes on, trusted for %v", tenure.Left())
+				}
+			})
+		})
+	}
+}

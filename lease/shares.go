@@ -10,6 +10,7 @@ type claimant struct {
 	weight int
 	// holds is what it has already: of those with an equal claim on one bucket
 	// more, who holds more beyond the rest of its share gets it, and nothing moves.
+	// Who holds no more than that has no say, however little it is: it may be claiming.
 	holds int
 }
 
@@ -35,7 +36,7 @@ func shares(n int, claimants []claimant) []int {
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(
 			cmp.Compare(n*claimants[b].weight%total, n*claimants[a].weight%total),
-			cmp.Compare(claimants[b].holds-out[b], claimants[a].holds-out[a]),
+			cmp.Compare(max(claimants[b].holds-out[b], 0), max(claimants[a].holds-out[a], 0)),
 		)
 	})
 	for _, i := range order[:left] {
