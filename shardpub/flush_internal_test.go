@@ -12,18 +12,23 @@ import (
 func TestFlushesKeepToThePace(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	for _, c := range []struct{ interval, since, want time.Duration }{
-		{100 * ms, time.Hour, 100 * ms},
-		{100 * ms, 0, 100 * ms},
-		{50 * ms, 10 * ms, 50 * ms},
-		{ms, time.Hour, ms},
-		{ms, 50 * ms, ms},
-		{ms, 20 * ms, 30 * ms},
-		{ms, 0, 50 * ms},
-		{time.Hour, 0, time.Hour},
+	for _, c := range []struct{ interval, since, took, want time.Duration }{
+		{100 * ms, time.Hour, 0, 100 * ms},
+		{100 * ms, 0, 0, 100 * ms},
+		{50 * ms, 10 * ms, 0, 50 * ms},
+		{ms, time.Hour, 0, ms},
+		{ms, 50 * ms, 0, ms},
+		{ms, 20 * ms, 0, 30 * ms},
+		{ms, 0, 0, 50 * ms},
+		{time.Hour, 0, 0, time.Hour},
+		{100 * ms, 12 * ms, 10 * ms, 100 * ms},
+		{100 * ms, 30 * ms, 25 * ms, 220 * ms},
+		{100 * ms, time.Hour, 25 * ms, 100 * ms},
+		{100 * ms, 3 * time.Second, 3 * time.Second, 100 * ms},
+		{100 * ms, 400 * ms, 400 * ms, 600 * ms},
 	} {
-		if got := flushPause(c.interval, c.since); got != c.want {
-			t.Errorf("flushPause(%s, %s) = %s, want %s", c.interval, c.since, got, c.want)
+		if got := flushPause(c.interval, c.since, c.took); got != c.want {
+			t.Errorf("flushPause(%s, %s, %s) = %s, want %s", c.interval, c.since, c.took, got, c.want)
 		}
 	}
 }

@@ -15,6 +15,8 @@ import (
 const (
 	sweepInterval = 10 * time.Second      // how often checkpoints of buckets without events follow the log
 	flushGap      = 50 * time.Millisecond // from one flush to the next: at most 20 a second
+	flushShare    = 10                    // so many times as long as the last one took, but
+	flushGapX     = time.Second           // no longer than this
 	flushBackoff  = 250 * time.Millisecond
 	writeTimeout  = 5 * time.Second
 )
@@ -24,10 +26,11 @@ const (
 const farBehind = 50_000
 
 // flushPause is how long a flush waits for more, from the first bucket that has
-// something to write and so long after the flush before it: for the shortest
-// CheckpointInterval, and for as long as keeps to the pace.
-func flushPause(interval, since time.Duration) time.Duration {
-	return max(interval, flushGap-since)
+// something to write and since the flush before it, which took so long: for the
+// shortest CheckpointInterval, and for as long as keeps to the pace. Many checkpoints
+// are a lot to write, and must not keep the server from its work.
+func flushPause(interval, since, took time.Duration) time.Duration {
+	return max(interval, flushGap-since, min(flushShare*took, flushGapX)-since)
 }
 
 // flusher writes checkpoints: those of all buckets of a process together, some
@@ -41,6 +44,7 @@ type flusher struct {
 
 	statement sync.Mutex // held while a statement is under way (P-21)
 	sent      time.Time  // the last one; guarded by statement
+	took      time.Duration
 }
 
 func newFlusher(n *Node) *flusher {
@@ -90,7 +94,7 @@ func (f *flusher) run(ctx context.Context) {
 	swept := clock.Now()
 	for ctx.Err() == nil {
 		if wait(ctx, sweepInterval, f.kick) {
-			wait(ctx, flushPause(f.node.checkpointInterval(), f.sinceLast()), nil)
+			wait(ctx, f.pause(), nil)
 		}
 		if ctx.Err() != nil {
 			return
@@ -106,11 +110,10 @@ func (f *flusher) run(ctx context.Context) {
 	}
 }
 
-// sinceLast is how long ago the last statement was sent.
-func (f *flusher) sinceLast() time.Duration {
+func (f *flusher) pause() time.Duration {
 	f.statement.Lock()
 	defer f.statement.Unlock()
-	return clock.Elapsed(f.sent, clock.Now())
+	return flushPause(f.node.checkpointInterval(), clock.Elapsed(f.sent, clock.Now()), f.took)
 }
 
 // flush writes the checkpoints, and what is settled above them, that their rows do
@@ -132,6 +135,7 @@ func (f *flusher) flush(ctx context.Context, buckets []*bucket) error {
 		}
 		f.sent = clock.Now()
 		lost, err := rows.save(ctx, conn, f.mark)
+		f.took = clock.Elapsed(f.sent, clock.Now())
 		if err != nil {
 			return err
 		}
