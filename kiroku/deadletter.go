@@ -24,7 +24,7 @@ type DeadLetter struct {
 	// same in one line.
 	Reason  json.RawMessage
 	Summary string
-	// Attempts is how often the event was handed out in all.
+	// Attempts is how often the owner that gave the event up had handed it out.
 	Attempts  int
 	CreatedAt time.Time
 }

@@ -28,10 +28,10 @@ func ReadKeysFrom(ctx context.Context, db DB, from Position, limit int) ([]Key, 
 // more is likely to be full.
 const fewKeys = 64
 
-// maxRoom bounds the room that is made for keys before they come.
-const maxRoom = 10_000
+// maxKeyRoom bounds the room that is made for keys before they come.
+const maxKeyRoom = 10_000
 
-func readKeys(ctx context.Context, db DB, most int, sql string, args ...any) ([]Key, error) {
+func readKeys(ctx context.Context, db DB, room int, sql string, args ...any) ([]Key, error) {
 	rows, err := db.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, storeError(err)
@@ -48,7 +48,7 @@ func readKeys(ctx context.Context, db DB, most int, sql string, args ...any) ([]
 			return nil, err
 		}
 		if len(out) == fewKeys {
-			out = slices.Grow(out, max(min(most, maxRoom)-fewKeys, fewKeys))
+			out = slices.Grow(out, max(min(room, maxKeyRoom)-fewKeys, fewKeys))
 		}
 		out = append(out, Key{Position: Position(position), StreamID: streamID, Version: version, EventID: id.Bytes})
 	}

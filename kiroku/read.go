@@ -120,7 +120,8 @@ type eventScan struct {
 	streamID, version, position int64
 	recordedAt                  pgtype.Timestamptz
 	types                       map[string]string
-	room                        []byte
+	room                        []byte // for values that are kept
+	made                        int    // the size of the latest piece
 }
 
 // take makes an event of the row. Types are few, so their strings are shared.
@@ -149,10 +150,11 @@ func (s *eventScan) take() RecordedEvent {
 }
 
 // Small values are kept many to a piece of memory: one that stays keeps at most so
-// much from being freed.
+// much from being freed. The first piece is for one event.
 const (
-	roomSize  = 4 << 10
-	roomShare = roomSize / 8
+	maxRoom   = 4 << 10
+	firstRoom = 256
+	roomShare = maxRoom / 8
 )
 
 // keep copies a value of the row.
@@ -164,7 +166,8 @@ func (s *eventScan) keep(value []byte) []byte {
 	case n > roomShare:
 		return bytes.Clone(value)
 	case n > len(s.room):
-		s.room = make([]byte, roomSize)
+		s.made = min(max(2*s.made, firstRoom, n), maxRoom)
+		s.room = make([]byte, s.made)
 	}
 	kept := s.room[:n:n]
 	s.room = s.room[n:]

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/suisha-go/suisha/internal/clock"
@@ -86,6 +87,9 @@ func (k *Keeper) give(ctx context.Context, buckets []int, pass *Pass) error {
 	return nil
 }
 
+// errLate: the process stood still, for example.
+var errLate = errors.New("the answer came when the lease was to be trusted no more")
+
 func (k *Keeper) claim(ctx context.Context, wanted []Wanted, pass *Pass) error {
 	if len(wanted) == 0 {
 		k.missed = 0
@@ -102,9 +106,8 @@ func (k *Keeper) claim(ctx context.Context, wanted []Wanted, pass *Pass) error {
 		return k.fail(ctx, StepClaim, err)
 	}
 	trust := NewTrust(sent, k.cfg.TTL, k.cfg.Margin)
-	if trust.Left(clock.Now()) == 0 {
-		k.Wake() // the answer came too late: the next beat shows what is this worker's
-		return nil
+	if trust.Left(clock.Now()) == 0 { // the next beat shows what is this worker's
+		return k.fail(ctx, StepClaim, errLate)
 	}
 	slices.Sort(got)
 	pass.Claimed = got

@@ -83,11 +83,12 @@ func (t *table) place(self uuid.UUID, l Lease) {
 	if l.Owner != uuid.Nil {
 		owner = t.find(l.Owner)
 	}
-	if owner >= 0 && !t.seats[owner].can(l.Bucket) {
+	can := owner >= 0 && t.seats[owner].can(l.Bucket)
+	if owner >= 0 && !can {
 		t.refusals[l.Bucket]--
 	}
 	// Its own lease is a worker's however old it is (S-24).
-	if owner >= 0 && (l.State == Leased || l.Owner == self) && t.seats[owner].can(l.Bucket) {
+	if can && (l.State == Leased || l.Owner == self) {
 		t.seats[owner].held = append(t.seats[owner].held, l)
 		return
 	}

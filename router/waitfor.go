@@ -22,7 +22,8 @@ const (
 // bucket: read your writes. p is a position from shardpub.PublisherConfig's
 // OnPublished or kiroku's Append; one that is not in the log yet is waited for.
 // It asks the database on the caller's pool, every 20 ms at first, then less
-// often, every 250 ms; a checkpoint follows what it settles by CheckpointInterval.
+// often, every 250 ms; a checkpoint follows what it settles by CheckpointInterval, or by
+// up to a second where 128 buckets and more are written at once.
 //
 // Errors: [*UnknownSubscriptionError]; ctx's cause when ctx ends first; what the
 // database said.

@@ -34,9 +34,9 @@ type bucket struct {
 	stopped bool            // no further hand-out
 	told    bool            // OnAssigned has returned; the feed brings events
 	given   bool            // it was released or lost: no checkpoint is written any more
-	out     []*entry
-	streak  int       // events given up in a row for an exhausted budget (P-38)
-	until   time.Time // backing off until
+	out     []*entry        // handed out; each knows its place
+	streak  int             // events given up in a row for an exhausted budget (P-38)
+	until   time.Time       // backing off until
 	lastErr error
 
 	dirty atomic.Bool   // its checkpoint is to be written; see flusher.mark
@@ -180,8 +180,8 @@ func (b *bucket) take() (*entry, bool) {
 	return nil, false
 }
 
-// backLocked: the event is not out any more.
-func (b *bucket) backLocked(e *entry) {
+// landLocked: the event is not out any more.
+func (b *bucket) landLocked(e *entry) {
 	last := len(b.out) - 1
 	moved := b.out[last]
 	b.out[e.flight.place], moved.flight.place = moved, e.flight.place
@@ -193,7 +193,7 @@ func (b *bucket) backLocked(e *entry) {
 func (b *bucket) settled(e *entry) {
 	b.mu.Lock()
 	before := b.roomLocked()
-	b.backLocked(e)
+	b.landLocked(e)
 	b.lanes.settle(e)
 	b.pumpLocked() // others may have waited for the mark to move
 	after := b.roomLocked()
@@ -245,7 +245,7 @@ func (b *bucket) wasTold() bool {
 func (b *bucket) left(e *entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.backLocked(e)
+	b.landLocked(e)
 }
 
 // stop ends the hand-out, now and for good. It does not wait.
@@ -268,6 +268,7 @@ func (b *bucket) quietLocked() {
 		case <-b.quiet:
 		default:
 			close(b.quiet)
+			b.lanes.clear()
 		}
 	}
 }

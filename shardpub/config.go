@@ -113,8 +113,9 @@ type SubscriberConfig struct {
 
 	// CheckpointInterval is the time from a settled event until its checkpoint is
 	// written, together with all others of the Node, where the shortest counts; at
-	// most 20 times a second, and for a tenth of the time as long as that leaves no
-	// more than a second in between. A crash repeats what was not yet written.
+	// most 20 times a second. Where 128 buckets and more are written at once, as
+	// seldom as that takes a tenth of the time, at least every second. A crash repeats
+	// what was not yet written.
 	//
 	// Defaults to 100 ms.
 	CheckpointInterval time.Duration

@@ -74,7 +74,9 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	// is lost, but never with the Subscribe context, whose values it has.
 	ctx, cancel := context.WithCancelCause(b.base)
 	defer cancel(nil)
-	b.attempts(e, r.attempt)
+	if r.attempt > 0 {
+		b.failedBefore(e, r.attempt)
+	}
 	h := &handing{Context: ctx, bucket: b, entry: e, attempt: r.attempt}
 	h.slot.RefuseBy(b.refuse)
 	h.setMetadata(msg.Metadata)
@@ -106,9 +108,9 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	return v, counted, true
 }
 
-// message makes the event anew, with a payload of its own: a handler may do with its
-// message what it likes. A panic of the Unmarshaler is an event that it cannot
-// read.
+// message makes the event anew, with bytes of its own: a handler may do with its
+// message what it likes. DefaultMarshaler leaves the metadata as it is. A panic of the
+// Unmarshaler is an event that it cannot read.
 func (b *bucket) message(e *entry) (msg *message.Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -117,6 +119,9 @@ func (b *bucket) message(e *entry) (msg *message.Message, err error) {
 	}()
 	ev := e.event
 	ev.Data = bytes.Clone(ev.Data)
+	if _, ours := b.sub.cfg.Unmarshaler.(DefaultMarshaler); !ours {
+		ev.Metadata = bytes.Clone(ev.Metadata)
+	}
 	return b.sub.cfg.Unmarshaler.Unmarshal(kiroku.CategoryOf(e.stream), e.stream, ev)
 }
 
@@ -124,11 +129,8 @@ func (b *bucket) message(e *entry) (msg *message.Message, err error) {
 // ends them, and a policy may ask for no delay.
 const outageDelay = 250 * time.Millisecond
 
-// attempts notes how often the event was delivered in vain.
-func (b *bucket) attempts(e *entry, attempt int) {
-	if attempt == 0 {
-		return
-	}
+// failedBefore notes how many deliveries of the event failed before the present one.
+func (b *bucket) failedBefore(e *entry, attempt int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.flight.attempt = attempt

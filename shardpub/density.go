@@ -3,8 +3,9 @@ package shardpub
 // Keys in a page. They are small, so a page has many; events are large, so a page may
 // end before its keys do (feed_events.go).
 const (
-	minPageKeys = 100
-	maxPageKeys = 5000
+	minPageKeys   = 100
+	maxPageKeys   = 5000
+	firstPageKeys = 500 // of a group that is new: its buckets wait for their first event
 )
 
 // density is the share of the keys of the log whose streams are read here, as it

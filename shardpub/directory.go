@@ -60,10 +60,9 @@ func (d *directory) resolve(ctx context.Context, db patient, keys []kiroku.Key) 
 	if err != nil {
 		return nil, err
 	}
-	for i := range found {
-		s := &found[i]
-		d.put(s)
-		asked[s.ID] = s
+	for _, s := range found { // each by itself: one that stays keeps no others
+		d.put(&s)
+		asked[s.ID] = &s
 	}
 	for i, k := range keys {
 		if streams[i] == nil {

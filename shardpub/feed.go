@@ -166,7 +166,7 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 		return false, &ReadError{After: r.ask.After, Err: err}
 	}
 	f.node.last.good()
-	if p.more && !f.node.cfg.DisableHeadroom {
+	if p.more && r.ask.Until == 0 && !f.node.cfg.DisableHeadroom {
 		holdHeadroom()
 	}
 	f.apply(r, p)
@@ -201,6 +201,9 @@ func (f *feed) ask() (r reading, ok bool) {
 	}
 	maps.Copy(f.parked, a.Parked)
 	r = reading{ask: a, routes: routesOf(a), limit: f.density.limit(a), dir: f.dir, at: f.anchors[a.After]}
+	if a.First {
+		r.limit = min(r.limit, firstPageKeys)
+	}
 	if r.categories = f.sparse.way(f.density, r.routes); len(r.categories) > 0 {
 		r.limit = density(1).limit(a)
 	}
@@ -219,10 +222,12 @@ func (f *feed) apply(r reading, p page) {
 	for _, it := range p.items {
 		read, present := a.Sinks[it.bucket]
 		if !present || it.entry.event.Position <= read {
+			it.entry.clear()
 			continue
 		}
 		it.entry.below = max(it.entry.below, read)
 		if !it.bucket.offer(it.entry) {
+			it.entry.clear()
 			f.park(it.bucket, it.entry.below, p)
 		}
 	}

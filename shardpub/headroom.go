@@ -7,8 +7,8 @@ import (
 
 // headroom is memory that a process holds, once it has had to catch up, and never
 // touches. Go collects garbage when the heap has doubled, and a worker keeps next to
-// nothing: at full speed that would be every thousand events, for a third of its
-// processor time (docs/BENCHMARKS.md). The collector counts what is held, so it lets
+// nothing: at full speed that would be every thousand events, for more than a third of
+// its processor time (docs/BENCHMARKS.md). The collector counts what is held, so it lets
 // the heap grow by as much first.
 //
 // It costs address space, and at most its size in memory that is collected later.
@@ -23,7 +23,8 @@ const (
 	tightMemory = 16 * headroomSize
 )
 
-// holdHeadroom is called when the log goes on behind a page.
+// holdHeadroom is called when the log goes on behind a page of the buckets that have
+// read furthest.
 func holdHeadroom() {
 	headroom.once.Do(func() {
 		if debug.SetMemoryLimit(-1) >= tightMemory { // a negative one is not set

@@ -42,6 +42,10 @@ type entry struct {
 	flight flight // while it is out
 }
 
+// clear lets go of what is large: entries share memory, so one that is not needed may
+// stay for as long as another.
+func (e *entry) clear() { e.event.Data, e.event.Metadata = nil, nil }
+
 // lane is the unsettled events of one stream, by position.
 type lane struct {
 	first, last *entry
@@ -96,7 +100,7 @@ func (l *lanes) close(stream int64, ln *lane) {
 // skip passes an event over that is settled.
 func (l *lanes) skip(e *entry) {
 	e.settled = true
-	e.event.Data, e.event.Metadata = nil, nil
+	e.clear()
 	if len(l.order) > 0 {
 		l.order = append(l.order, e)
 	}
@@ -150,13 +154,23 @@ func (l *lanes) settle(e *entry) {
 		heap.Push(&l.ready, ln)
 	}
 	e.settled = true
-	e.event.Data, e.event.Metadata = nil, nil // it may stay for long, behind one that is not settled
+	e.clear() // it may stay for long, behind one that is not settled
 	l.bytes -= e.size
 	l.count--
 	l.settles++
 	for len(l.order) > 0 && l.order[0].settled {
 		l.order[0] = nil
 		l.order = l.order[1:]
+	}
+}
+
+// clear lets go of what is large, when nothing goes out any more.
+func (l *lanes) clear() {
+	if l == nil {
+		return
+	}
+	for _, e := range l.order {
+		e.clear()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"maps"
 	"testing"
+
+	"github.com/google/uuid"
 )
 
 // The short way reads what the long way reads, or leaves it to the long way.
@@ -39,5 +41,15 @@ func TestPlainMetadataIsReadTheShortWay(t *testing.T) {
 	s := decodeMetadata(nil)
 	if !s.plain(`{"_watermill_message_uuid": "u", "key": "value"}`) || s.uuid != "u" || s.user["key"] != "value" {
 		t.Errorf("%+v", s)
+	}
+}
+
+func TestUUIDsAreWrittenAsEverywhere(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		id := uuid.New()
+		if got := string(appendUUID([]byte("x"), id)); got != "x"+id.String() {
+			t.Fatalf("got %s of %s", got, id)
+		}
 	}
 }

@@ -29,6 +29,7 @@ type group[S comparable] struct {
 	sinks  map[S]kiroku.Position // how far each has read: at least cursor
 	turn   uint64                // when it was last asked for
 	fresh  bool                  // the log may go on after cursor; kept up for the last group only
+	read   bool                  // a page of it was queued
 }
 
 // room says how much a sink can take.
@@ -39,13 +40,15 @@ type room struct {
 
 // ask is one page to be read: the keys after After, up to and with Until unless
 // that is zero, for the sinks that stood in the group when it was asked for.
-// Parked are the full ones that were taken out of it.
+// Parked are the full ones that were taken out of it. First: the group is new, and a
+// sink of it waits for anything to do.
 type ask[S comparable] struct {
 	group  *group[S]
 	After  kiroku.Position
 	Until  kiroku.Position
 	Sinks  map[S]kiroku.Position
 	Parked map[S]kiroku.Position
+	First  bool
 }
 
 // newGroups makes an empty set. Sinks added together start in one group when
@@ -126,10 +129,12 @@ func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 	best.turn = g.turn
 	a := ask[S]{group: best, After: best.cursor, Parked: map[S]kiroku.Position{}}
 	for s, read := range best.sinks {
-		if of(s).free <= 0 {
+		r := of(s)
+		if r.free <= 0 {
 			a.Parked[s] = read
 			delete(best.sinks, s)
 		}
+		a.First = a.First || r.idle && !best.read
 	}
 	if bestIndex+1 < len(g.all) {
 		a.Until = g.all[bestIndex+1].cursor
@@ -174,6 +179,7 @@ func (g *groups[S]) applied(a ask[S], end kiroku.Position, more bool) {
 	}
 	g.all = slices.DeleteFunc(g.all, func(o *group[S]) bool { return o == gr })
 	if len(gr.sinks) > 0 {
+		gr.read = true
 		gr.cursor = max(gr.cursor, end)
 		gr.fresh = gr.fresh || more && a.Until == 0
 		g.insert(gr)

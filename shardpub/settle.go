@@ -15,8 +15,7 @@ import (
 const (
 	sweepInterval = 10 * time.Second      // how often checkpoints of buckets without events follow the log
 	flushGap      = 50 * time.Millisecond // from one flush to the next: at most 20 a second
-	flushShare    = 10                    // so many times as long as the last one took, but
-	flushGapX     = time.Second           // no longer than this
+	maxFlushGap   = time.Second           // where one takes long
 	flushBackoff  = 250 * time.Millisecond
 	writeTimeout  = 5 * time.Second
 )
@@ -25,12 +24,20 @@ const (
 // sweep: a successor reads so many keys again, in some 50 ms.
 const farBehind = 50_000
 
+// manyRows in a flush are a lot to write: the next one waits for flushShare times as
+// long as it took, or it would keep the server from its work. Where there are fewer, it
+// is the way to the server that takes long.
+const (
+	manyRows   = 128
+	flushShare = 10
+)
+
 // flushPause is how long a flush waits for more, from the first bucket that has
-// something to write and since the flush before it, which took so long: for the
-// shortest CheckpointInterval, and for as long as keeps to the pace. Many checkpoints
-// are a lot to write, and must not keep the server from its work.
+// something to write and since the flush before it: for the shortest
+// CheckpointInterval, and for as long as keeps to the pace. took is how long the one
+// before took, if it was of many rows.
 func flushPause(interval, since, took time.Duration) time.Duration {
-	return max(interval, flushGap-since, min(flushShare*took, flushGapX)-since)
+	return max(interval, flushGap-since, min(flushShare*took, maxFlushGap)-since)
 }
 
 // flusher writes checkpoints: those of all buckets of a process together, some
@@ -42,9 +49,9 @@ type flusher struct {
 	dirty map[*bucket]struct{}
 	kick  chan struct{}
 
-	statement sync.Mutex // held while a statement is under way (P-21)
-	sent      time.Time  // the last one; guarded by statement
-	took      time.Duration
+	statement sync.Mutex    // held while a statement is under way (P-21); guards what follows
+	sent      time.Time     // the last one
+	took      time.Duration // if it was of many rows
 }
 
 func newFlusher(n *Node) *flusher {
@@ -77,7 +84,8 @@ func (f *flusher) take() []*bucket {
 	return buckets
 }
 
-// forget returns when no statement writes the bucket's checkpoint, nor will.
+// forget returns when no statement writes the bucket's checkpoint, nor will. It stays
+// marked: that keeps it out.
 func (f *flusher) forget(b *bucket) {
 	b.give()
 	f.statement.Lock()
@@ -110,6 +118,7 @@ func (f *flusher) run(ctx context.Context) {
 	}
 }
 
+// pause is how long the next flush waits.
 func (f *flusher) pause() time.Duration {
 	f.statement.Lock()
 	defer f.statement.Unlock()
@@ -135,7 +144,10 @@ func (f *flusher) flush(ctx context.Context, buckets []*bucket) error {
 		}
 		f.sent = clock.Now()
 		lost, err := rows.save(ctx, conn, f.mark)
-		f.took = clock.Elapsed(f.sent, clock.Now())
+		f.took = 0
+		if len(rows.buckets) >= manyRows {
+			f.took = clock.Elapsed(f.sent, clock.Now())
+		}
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/suisha-go/suisha/internal/pgtest"
 	"github.com/suisha-go/suisha/kiroku"
 	"github.com/suisha-go/suisha/lease"
+	"github.com/suisha-go/suisha/shardpub"
 )
 
 // statement reads one of the package's statements.
@@ -336,5 +339,31 @@ func TestFenceHoldsOffClaimsAndNoRenewal(t *testing.T) {
 	}})
 	if err != nil || len(got) != 1 || got[0] != 0 {
 		t.Errorf("claimed %v, %v, want bucket 0 alone", got, err)
+	}
+}
+
+func TestStatementsOfTheReadmeWork(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, shardpub.Migrate)
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := regexp.MustCompile("(?s)```sql\n(?:-- create.*?\n)?(.*?)```|`(select [^`]*)`").FindAllSubmatch(text, -1)
+	if len(statements) < 3 {
+		t.Errorf("%d statements", len(statements))
+	}
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "create table churn (stream text primary key, version bigint not null, added bigint not null)"); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range statements {
+		if _, err := conn.Conn().Prepare(t.Context(), "", string(m[1])+string(m[2])); err != nil {
+			t.Errorf("%v\n%s%s", err, m[1], m[2])
+		}
 	}
 }
