@@ -29,6 +29,7 @@ type feed struct {
 	kick     chan struct{} // holds one wake
 	patience time.Duration // of the running goroutine, like the next one
 	size     int           // what an event costs, lately
+	headroom headroom      // the same
 
 	mu       sync.Mutex // guards what follows; taken before the Node's, a subscription's, a bucket's
 	dir      *directory // used by the running goroutine only
@@ -58,6 +59,7 @@ func (f *feed) forget() {
 
 // run reads until ctx ends.
 func (f *feed) run(ctx context.Context) {
+	defer func() { f.headroom = nil }() // whoever has a closed Node has no use for it
 	backoff := readBackoff
 	f.practise(ctx)
 	for ctx.Err() == nil {
@@ -167,7 +169,7 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 	}
 	f.node.last.good()
 	if p.more && r.ask.Until == 0 && !f.node.cfg.DisableHeadroom {
-		holdHeadroom()
+		f.headroom.hold()
 	}
 	f.apply(r, p)
 	return true, nil

@@ -1,21 +1,15 @@
 package shardpub
 
-import (
-	"runtime/debug"
-	"sync"
-)
+import "runtime/debug"
 
-// headroom is memory that a process holds, once it has had to catch up, and never
+// headroom is memory that a Node holds, once it has had to catch up, and never
 // touches. Go collects garbage when the heap has doubled, and a worker keeps next to
 // nothing: at full speed that would be every thousand events, for more than a third of
-// its processor time (docs/BENCHMARKS.md). The collector counts what is held, so it lets
-// the heap grow by as much first.
+// its processor time (docs/BENCHMARKS.md). The collector counts what is held, so it
+// lets the heap grow by as much first.
 //
 // It costs address space, and at most its size in memory that is collected later.
-var headroom struct {
-	once sync.Once
-	held []byte
-}
+type headroom []byte
 
 const (
 	headroomSize = 16 << 20
@@ -23,12 +17,10 @@ const (
 	tightMemory = 16 * headroomSize
 )
 
-// holdHeadroom is called when the log goes on behind a page of the buckets that have
-// read furthest.
-func holdHeadroom() {
-	headroom.once.Do(func() {
-		if debug.SetMemoryLimit(-1) >= tightMemory { // a negative one is not set
-			headroom.held = make([]byte, headroomSize)
-		}
-	})
+// hold is called when the log goes on behind a page of the buckets that have read
+// furthest.
+func (h *headroom) hold() {
+	if *h == nil && debug.SetMemoryLimit(-1) >= tightMemory { // a negative one is not set
+		*h = make(headroom, headroomSize)
+	}
 }

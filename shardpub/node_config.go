@@ -39,10 +39,10 @@ type NodeConfig struct {
 	// polling only.
 	DisableSession bool
 
-	// DisableHeadroom does without the 16 MiB of address space that a process keeps,
-	// untouched, once a Node of it had to catch up: they have Go's garbage collector
-	// run a few times less often, and may let the heap grow by as much. So does a
-	// GOMEMLIMIT below 256 MiB.
+	// DisableHeadroom does without the 16 MiB of address space that the Node keeps,
+	// untouched, once it had to catch up: they have Go's garbage collector run a few
+	// times less often, and may let the heap grow by as much. So does a GOMEMLIMIT
+	// below 256 MiB.
 	DisableHeadroom bool
 
 	// Name tells this process apart in suisha.workers.
