@@ -107,7 +107,7 @@ func (b *bucket) roomLocked() room {
 	if b.lanes == nil || !b.told {
 		return room{}
 	}
-	r := room{idle: b.lanes.idle()}
+	r := room{idle: b.lanes.idle(), fresh: b.lanes.read == b.opened}
 	free := b.sub.cfg.PrefetchCount - b.lanes.window()
 	share := b.sub.byteShare()
 	fits := b.lanes.bytes <= share/2 && b.lanes.bytes+b.refused <= share

@@ -5,7 +5,8 @@ package shardpub
 const (
 	minPageKeys   = 100
 	maxPageKeys   = 5000
-	firstPageKeys = 500 // of a group that is new: its buckets wait for their first event
+	otherPageKeys = 2000 // for buckets that are behind others, which wait meanwhile
+	firstPageKeys = 500  // for a bucket that is new and waits for its first event
 )
 
 // density is the share of the keys of the log whose streams are read here, as it

@@ -203,8 +203,11 @@ func (f *feed) ask() (r reading, ok bool) {
 	}
 	maps.Copy(f.parked, a.Parked)
 	r = reading{ask: a, routes: routesOf(a), limit: f.density.limit(a), dir: f.dir, at: f.anchors[a.After]}
-	if a.First {
+	switch {
+	case a.First:
 		r.limit = min(r.limit, firstPageKeys)
+	case a.Until != 0:
+		r.limit = min(r.limit, otherPageKeys)
 	}
 	if r.categories = f.sparse.way(f.density, r.routes); len(r.categories) > 0 {
 		r.limit = density(1).limit(a)

@@ -29,19 +29,20 @@ type group[S comparable] struct {
 	sinks  map[S]kiroku.Position // how far each has read: at least cursor
 	turn   uint64                // when it was last asked for
 	fresh  bool                  // the log may go on after cursor; kept up for the last group only
-	read   bool                  // a page of it was queued
 }
 
 // room says how much a sink can take.
 type room struct {
 	free int  // events
 	idle bool // it has nothing left to hand out
+	// fresh: nothing was read for it so far.
+	fresh bool
 }
 
 // ask is one page to be read: the keys after After, up to and with Until unless
 // that is zero, for the sinks that stood in the group when it was asked for.
-// Parked are the full ones that were taken out of it. First: the group is new, and a
-// sink of it waits for anything to do.
+// Parked are the full ones that were taken out of it. First: it is the first one for
+// some sink, which waits for anything to do.
 type ask[S comparable] struct {
 	group  *group[S]
 	After  kiroku.Position
@@ -134,7 +135,7 @@ func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 			a.Parked[s] = read
 			delete(best.sinks, s)
 		}
-		a.First = a.First || r.idle && !best.read
+		a.First = a.First || r.idle && r.fresh
 	}
 	if bestIndex+1 < len(g.all) {
 		a.Until = g.all[bestIndex+1].cursor
@@ -179,7 +180,6 @@ func (g *groups[S]) applied(a ask[S], end kiroku.Position, more bool) {
 	}
 	g.all = slices.DeleteFunc(g.all, func(o *group[S]) bool { return o == gr })
 	if len(gr.sinks) > 0 {
-		gr.read = true
 		gr.cursor = max(gr.cursor, end)
 		gr.fresh = gr.fresh || more && a.Until == 0
 		g.insert(gr)
