@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/internal/pgtest"
@@ -340,5 +341,54 @@ func TestStartCountsWhereThereIsNoCheckpoint(t *testing.T) {
 		if err := sub.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Who kills the only process and starts it again must not think that it hangs.
+func TestWorkerThatWaitsForBucketsOfOthersSaysSo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, owned := range []bool{true, false} {
+		t.Run(fmt.Sprintf("owned %v", owned), func(t *testing.T) {
+			category := fmt.Sprintf("owned%v", owned)
+			log := watermill.NewCaptureLogger()
+			node, err := shardpub.NewNode(r.pool, shardpub.NodeConfig{}, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sub := r.subscriber(on(node), shards(2), func(c *shardpub.SubscriberConfig) {
+				c.SubscriptionName = func(string, string) string { return category }
+			})
+			if err := sub.SubscribeInitialize(category); err != nil {
+				t.Fatal(err)
+			}
+			if owned {
+				r.exec(`update keiro.keiro_subscription_shards set owner_worker_id = '6f0b7a54-9f2e-4a57-8d0c-3d3a4a0d6f11', lease_expires_at = now() + interval '30 s'
+					where subscription_name = $1`, category)
+			}
+			r.subscribe(sub, category)
+			share := 2
+			if owned {
+				share = 1
+			}
+			said := func() bool {
+				return log.Has(watermill.CapturedMessage{
+					Level:  watermill.InfoLogLevel,
+					Msg:    "No bucket yet: others have them. What a dead process had comes when its leases have run out, or sooner",
+					Fields: watermill.LogFields{"subscription": category, "share": share, "ttl": 30 * time.Second},
+				})
+			}
+			if owned {
+				r.until("it is said", said)
+			} else {
+				time.Sleep(2500 * time.Millisecond)
+				if said() {
+					t.Error("it says that it has no bucket")
+				}
+			}
+			if err := node.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 
@@ -94,6 +95,8 @@ func (s *subscription) run(ctx context.Context) {
 	defer s.node.leave(s)
 	stop := context.AfterFunc(ctx, s.closing)
 	defer stop()
+	idle := time.AfterFunc(idleSaid, s.sayIdle)
+	defer idle.Stop()
 	if err := s.keeper.Run(ctx); err != nil {
 		s.node.report(err)
 	}
@@ -105,6 +108,20 @@ func (s *subscription) run(ctx context.Context) {
 	s.senders.Wait()
 	close(s.out)
 	close(s.gone)
+}
+
+// idleSaid is how long a worker that got no bucket keeps silent about it.
+const idleSaid = 2 * time.Second
+
+// sayIdle tells people why nothing happens: who kills the only process and starts it
+// again waits for what that one left behind.
+func (s *subscription) sayIdle() {
+	share := s.keeper.Status().Share
+	if share == 0 || len(s.list()) > 0 {
+		return
+	}
+	s.node.logger.Info("No bucket yet: others have them. What a dead process had comes when its leases have run out, or sooner",
+		watermill.LogFields{"subscription": s.name, "share": share, "ttl": s.node.cfg.Lease.TTL})
 }
 
 // closing starts the one drain deadline of a Close.
