@@ -72,7 +72,21 @@ func (w *world) amiss() (dark, uneven string) {
 	if ghost := w.table.ghost(counts); ghost != uuid.Nil {
 		return "", fmt.Sprintf("the presence of %v has still to run out", ghost[0])
 	}
+	if p := sessionless(alive); p != nil {
+		return "", fmt.Sprintf("%v has no session", p)
+	}
 	return "", unevenness(w.s.shards, alive, counts)
+}
+
+// sessionless is a process whose session has ended: it may be taken for dead before it
+// is back.
+func sessionless(alive []*proc) *proc {
+	for _, p := range alive {
+		if b := p.current(); b == nil || !b.open(b.over) {
+			return p
+		}
+	}
+	return nil
 }
 
 // unevenness judges shares: each worker has its quota rounded down or, by the largest
