@@ -111,6 +111,22 @@ func (m *model) round(order []uuid.UUID) error {
 	return nil
 }
 
+// weighted draws n buckets of k workers, or of nobody.
+func weighted(t *rapid.T, buckets, workers *rapid.Generator[int]) *model {
+	m := newModel(buckets.Draw(t, "n"))
+	k := workers.Draw(t, "k")
+	for i := range k {
+		m.join(id(byte(i + 1)))
+		m.weight[id(byte(i+1))] = rapid.IntRange(1, 4).Draw(t, "weight")
+	}
+	for b := range m.owner {
+		if o := rapid.IntRange(0, k).Draw(t, "owner"); o > 0 {
+			m.owner[b] = id(byte(o))
+		}
+	}
+	return m
+}
+
 func shuffled(t *rapid.T, ids []uuid.UUID) []uuid.UUID {
 	return rapid.Permutation(slices.Clone(ids)).Draw(t, "order")
 }
@@ -191,18 +207,10 @@ func TestJoinAndLeaveMoveNoMoreThanTheyMust(t *testing.T) {
 func TestEqualSnapshotsGiveDecisionsThatFitTogether(t *testing.T) { // P-10
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		m := newModel(rapid.SampledFrom([]int{1, 7, 8, 64}).Draw(t, "n"))
-		k := rapid.IntRange(1, 9).Draw(t, "k")
-		for i := range k {
-			m.join(id(byte(i + 1)))
-			m.weight[id(byte(i+1))] = rapid.IntRange(1, 4).Draw(t, "weight")
-		}
-		for b := range m.owner {
-			if o := rapid.IntRange(0, k).Draw(t, "owner"); o > 0 {
-				m.owner[b] = id(byte(o))
-				if rapid.IntRange(0, 5).Draw(t, "gives") == 0 {
-					m.giving[id(byte(o))] = append(m.giving[id(byte(o))], b)
-				}
+		m := weighted(t, rapid.SampledFrom([]int{1, 7, 8, 64}), rapid.IntRange(1, 9))
+		for b, o := range m.owner {
+			if o != uuid.Nil && rapid.IntRange(0, 5).Draw(t, "gives") == 0 {
+				m.giving[o] = append(m.giving[o], b)
 			}
 		}
 		claimed, sum := map[int]uuid.UUID{}, 0
@@ -261,17 +269,7 @@ func TestEvenSharesOfUnequalWeightsStay(t *testing.T) {
 func TestWhatOneHasDoneChangesNoDealOfWhatIsLeft(t *testing.T) { // P-10, P-12
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		k := rapid.IntRange(2, 6).Draw(t, "k")
-		m := newModel(rapid.SampledFrom([]int{4, 7, 8, 16}).Draw(t, "n"))
-		for i := range k {
-			m.join(id(byte(i + 1)))
-			m.weight[id(byte(i+1))] = rapid.IntRange(1, 4).Draw(t, "weight")
-		}
-		for b := range m.owner {
-			if o := rapid.IntRange(0, k).Draw(t, "owner"); o > 0 {
-				m.owner[b] = id(byte(o))
-			}
-		}
+		m := weighted(t, rapid.SampledFrom([]int{4, 7, 8, 16}), rapid.IntRange(2, 6))
 		before := m.claims()
 		for _, self := range shuffled(t, m.live) {
 			d := lease.Plan(m.view(self))

@@ -27,9 +27,9 @@ const (
 type feed struct {
 	node     *Node
 	kick     chan struct{} // holds one wake
-	patience time.Duration // of the running goroutine, like the next one
+	patience time.Duration // of the running goroutine, like the next two
 	size     int           // what an event costs, lately
-	headroom headroom      // the same
+	headroom headroom
 
 	mu       sync.Mutex // guards what follows; taken before the Node's, a subscription's, a bucket's
 	dir      *directory // used by the running goroutine only

@@ -25,9 +25,9 @@ type Marshaler interface {
 // must be safe for concurrent use.
 type Unmarshaler interface {
 	// Unmarshal returns a fresh message for an event: it is called again for each
-	// delivery, with a copy of the event that the message may have. category is the stream's. The Subscriber adds context and delivery
-	// metadata. An error parks the event as a dead letter of kind
-	// [kiroku.InvalidPayload].
+	// delivery, with a copy of the event that the message may have. category is the
+	// stream's. The Subscriber adds context and delivery metadata. An error parks the
+	// event as a dead letter of kind [kiroku.InvalidPayload].
 	Unmarshal(category, stream string, e kiroku.RecordedEvent) (*message.Message, error)
 }
 

@@ -21,13 +21,13 @@ type identity struct {
 	lock    int64
 	channel string // what only this process listens to
 
+	span atomic.Pointer[sessionSpan] // the latest, never nil; swapped under mu
+
 	mu     sync.Mutex // guards what follows
 	probe  string     // what the present connection waits to hear
 	heard  chan struct{}
 	number int  // of the present connection
 	pooled bool // said already that there is a pooler in between
-
-	span atomic.Pointer[sessionSpan] // the latest, never nil
 }
 
 // sessionSpan is the time from one end of a session that held the lock to the next.

@@ -15,6 +15,12 @@ import (
 	"github.com/suisha-go/suisha/shardpub"
 )
 
+// twoShare: two processes have a session, and two buckets each.
+func (r *rig) twoShare() bool {
+	r.t.Helper()
+	return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards where owner_worker_id is not null group by owner_worker_id having count(*) = 2) as even`) == 2
+}
+
 // locks are the session locks that the workers say they hold.
 func (r *rig) locks() []int64 {
 	return ask[[]int64](r, `select coalesce(array_agg(distinct lock), '{}') from suisha.workers where lock is not null`)
@@ -100,7 +106,7 @@ func TestEndedSessionThatComesBackLosesNoBucket(t *testing.T) {
 		return ask[string](r, `select coalesce(string_agg(owner_worker_id::text, ',' order by bucket), '') from keiro.keiro_subscription_shards`)
 	}
 	r.until("they share", func() bool {
-		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards where owner_worker_id is not null group by owner_worker_id having count(*) = 2) as even`) == 2
+		return r.twoShare()
 	})
 	r.watched()
 	before := owners()
@@ -125,7 +131,7 @@ func TestRestartOfTheServerMarksNobody(t *testing.T) {
 	serve(r.subscribe(r.subscriber(shards(4)), orders), func(*message.Message) error { return nil })
 	serve(r.subscribe(r.elsewhere(shards(4)), orders), func(*message.Message) error { return nil })
 	r.until("they share", func() bool {
-		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards where owner_worker_id is not null group by owner_worker_id having count(*) = 2) as even`) == 2
+		return r.twoShare()
 	})
 	r.watched()
 	before, moved := r.locks(), len(r.said.observed(shardpub.BucketRevoked))
@@ -155,7 +161,7 @@ func TestBucketsOfAProcessThatDiesAreTakenWithinSeconds(t *testing.T) {
 	r.until("the first owns all", func() bool { return r.owned() == 4 })
 	serve(r.subscribe(r.subscriber(shards(4)), orders), func(*message.Message) error { return nil })
 	r.until("they share", func() bool {
-		return len(r.locks()) == 2 && ask[int](r, `select count(*)::int from (select from keiro.keiro_subscription_shards where owner_worker_id is not null group by owner_worker_id having count(*) = 2) as even`) == 2
+		return r.twoShare()
 	})
 	r.watched()
 	w.cut() // as far as the server sees, it died

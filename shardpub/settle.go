@@ -84,8 +84,8 @@ func (f *flusher) take() []*bucket {
 	return buckets
 }
 
-// forget returns when no statement writes the bucket's checkpoint, nor will. It stays
-// marked: that keeps it out.
+// forget returns when no statement writes the bucket's checkpoint, nor will: it is
+// given, so whatever marks it again finds nothing to write.
 func (f *flusher) forget(b *bucket) {
 	b.give()
 	f.statement.Lock()
