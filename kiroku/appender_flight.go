@@ -132,17 +132,18 @@ func (a *Appender) fly(f *flight) {
 			outcomes = slices.Repeat([]outcome{{panicked: r}}, len(f.members))
 		}
 		f.cancel()
-		a.land(f, outcomes, refused)
-		a.gather(f.trip.lane, len(f.members))
+		waiting := a.land(f, outcomes, refused)
+		a.gather(f.trip.lane, waiting+len(f.members))
 		a.leave(f.trip)
 	}()
 	outcomes, refused = f.write(a.db)
 }
 
-// land hands out what became of the appends.
-func (a *Appender) land(f *flight, outcomes, refused []outcome) {
+// land hands out what became of the appends, and counts those that waited meanwhile.
+func (a *Appender) land(f *flight, outcomes, refused []outcome) (waiting int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	waiting = len(f.trip.lane.waiting)
 	for i, s := range f.members {
 		switch o := outcomes[i]; {
 		case o.held == nil:
@@ -158,6 +159,7 @@ func (a *Appender) land(f *flight, outcomes, refused []outcome) {
 			s.settle(o)
 		}
 	}
+	return waiting
 }
 
 // hold lets an append wait for its stream, with others that do.
@@ -176,23 +178,25 @@ const (
 )
 
 // gather lets those who were just served bring what they have next, so that
-// all go together and not every other one. A statement and its commit cost more
-// than ten times what those who wait lose; a lone caller waits for nobody.
-func (a *Appender) gather(l *lane, served int) {
+// all go together and not every other one: as many as wanted, or who come at once.
+// A statement and its commit cost more than ten times what those who wait lose; a
+// lone caller waits for nobody.
+func (a *Appender) gather(l *lane, wanted int) {
+	wanted = min(wanted, sharedLimits.appends)
 	waiting := func() int {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return len(l.waiting)
 	}
 	before := -1
-	for now := waiting(); now > before && now < sharedLimits.appends; now = waiting() {
+	for now := waiting(); now > before && now < wanted; now = waiting() {
 		before = now
 		runtime.Gosched()
 	}
-	if served+before < 3 {
+	if wanted < 3 {
 		return
 	}
-	for now, step := waiting(), 0; now < sharedLimits.appends && step < gatherSteps; step++ {
+	for now, step := waiting(), 0; now < wanted && step < gatherSteps; step++ {
 		<-time.After(gatherStep)
 		if before, now = now, waiting(); now <= before {
 			return

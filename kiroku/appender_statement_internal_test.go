@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -217,4 +218,70 @@ func refuteAll(appends []StreamAppend, known map[string]streamNow) []error {
 		all[a.Stream] = known[a.Stream]
 	}
 	return refute(appends, all)
+}
+
+// The statement that waits for its streams judges by what they are when it has them.
+func TestSharedStatementThatWaitedSeesWhatWasWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, Migrate)
+	one := func(stream string, e ExpectedVersion) StreamAppend {
+		return StreamAppend{Stream: stream, Expected: e, Events: []Event{{Type: "Counted", Data: []byte(`{}`)}}}
+	}
+	if _, err := Append(t.Context(), pool, one("a", NoStream()), one("b", NoStream()), one("c", NoStream())); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Append(t.Context(), tx, one("a", AnyVersion()), one("b", AnyVersion()), one("c", AnyVersion())); err != nil {
+		t.Fatal(err)
+	}
+	var batches []*appendBatch
+	for _, a := range []StreamAppend{
+		one("c", ExactVersion(1)), one("a", AnyVersion()), one("b", ExactVersion(2)), one("a", AnyVersion()), one("new", NoStream()),
+	} {
+		b, err := newAppendBatch([]StreamAppend{a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batches = append(batches, b)
+	}
+	type answer struct {
+		rows sharedRows
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		rows, err := runShared(t.Context(), pool, batches, true)
+		answered <- answer{rows, err}
+	}()
+	waits := func() (n int) {
+		if err := pool.QueryRow(t.Context(), `
+			select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	for waits() == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := <-answered
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	var conflict *VersionConflictError
+	outcomes := got.rows.outcomes(batches)
+	if !errors.As(outcomes[0].err, &conflict) || conflict.Actual != 2 {
+		t.Errorf("c at 1: %+v, want that it is at 2", outcomes[0])
+	}
+	for i, want := range []int64{3, 3, 4, 1} {
+		o := outcomes[i+1]
+		if o.err != nil || len(o.appended) != 1 || o.appended[0].Version != want {
+			t.Errorf("%s: %+v, want version %d", batches[i+1].names[0], o, want)
+		}
+	}
 }

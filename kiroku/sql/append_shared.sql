@@ -18,11 +18,19 @@ with wanted as materialized (
 -- ones by name, row 0 last. Streams that others have locked hold up their own
 -- calls only. (A second form of this statement waits for them.)
 locked as materialized (
-    select s.stream_id, s.stream_name, s.stream_version, s.deleted_at is not null as deleted
-    from kiroku.streams s
-    where s.stream_name = any ($2::text[])
-    order by s.stream_id
-    for no key update skip locked
+    select l.stream_id, l.stream_name, l.stream_version, l.deleted_at is not null as deleted
+    from (
+        select distinct i.stream_id
+        from unnest($2::text[]) as n (name)
+        cross join lateral (select stream_id from kiroku.streams where stream_name = n.name offset 0) i
+        order by i.stream_id
+    ) i
+    cross join lateral (
+        select s.stream_id, s.stream_name, s.stream_version, s.deleted_at
+        from kiroku.streams s
+        where s.stream_id = i.stream_id
+        for no key update skip locked
+    ) l
 ),
 
 judged as materialized (
