@@ -59,7 +59,7 @@ func (f *feed) forget() {
 
 // run reads until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	defer func() { f.headroom = nil }() // whoever has a closed Node has no use for it
+	defer f.headroom.release() // whoever has a closed Node has no use for it
 	backoff := readBackoff
 	f.practise(ctx)
 	for ctx.Err() == nil {
@@ -168,10 +168,10 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 		return false, &ReadError{After: r.ask.After, Err: err}
 	}
 	f.node.last.good()
+	f.apply(r, p)
 	if p.more && r.ask.Until == 0 && !f.node.cfg.DisableHeadroom {
 		f.headroom.hold()
 	}
-	f.apply(r, p)
 	return true, nil
 }
 

@@ -1,6 +1,9 @@
 package shardpub
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"strings"
+)
 
 // headroom is memory that a Node holds, once it has had to catch up, and never
 // touches. Go collects garbage when the heap has doubled, and a worker keeps next to
@@ -8,8 +11,10 @@ import "runtime/debug"
 // its processor time (docs/BENCHMARKS.md). The collector counts what is held, so it
 // lets the heap grow by as much first.
 //
-// It costs address space, and at most its size in memory that is collected later.
-type headroom []byte
+// It costs address space, and at most its size in memory that is collected later. A
+// Builder holds it because Go does not clear what one grows by: memory that another
+// Node held before would have to be brought back for that, page by page.
+type headroom struct{ held strings.Builder }
 
 const (
 	headroomSize = 16 << 20
@@ -20,7 +25,9 @@ const (
 // hold is called when the log goes on behind a page of the buckets that have read
 // furthest.
 func (h *headroom) hold() {
-	if *h == nil && debug.SetMemoryLimit(-1) >= tightMemory { // a negative one is not set
-		*h = make(headroom, headroomSize)
+	if h.held.Cap() == 0 && debug.SetMemoryLimit(-1) >= tightMemory { // a negative one is not set
+		h.held.Grow(headroomSize)
 	}
 }
+
+func (h *headroom) release() { h.held.Reset() }

@@ -15,5 +15,5 @@ func TestHeadroomIsMemoryThatTheCollectorCounts(t *testing.T) { //nolint:paralle
 	if m.NextGC < 2*headroomSize {
 		t.Errorf("the next collection is due at %d bytes, want %d at least", m.NextGC, 2*headroomSize)
 	}
-	runtime.KeepAlive(h)
+	runtime.KeepAlive(&h)
 }
