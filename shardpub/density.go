@@ -1,13 +1,31 @@
 package shardpub
 
-// Keys in a page. They are small, so a page has many; events are large, so a page may
-// end before its keys do (feed_events.go).
+// Keys in a page. They are small, so a page may have more of them than of events: few
+// buckets want few of them, and read on faster than those that they are behind.
 const (
 	minPageKeys   = 100
 	maxPageKeys   = 5000
-	otherPageKeys = 2000 // for buckets that are behind others, which wait meanwhile
-	firstPageKeys = 500  // for a bucket that is new and waits for its first event
+	firstPageKeys = 500 // for a bucket that is new and waits for its first event
 )
+
+// span is what the buckets of a page are together.
+type span struct {
+	batch int     // keys that bring each of them about a batch, if all are wanted
+	part  float64 // of what their subscriptions read
+	bytes int     // that they may hold
+}
+
+func spanOf(a ask[*bucket]) (s span) {
+	for b := range a.Sinks {
+		s.batch = max(s.batch, b.sub.cfg.BatchSize*b.sub.cfg.Shards)
+		s.part += 1 / float64(b.sub.cfg.Shards)
+		s.bytes += b.sub.byteShare()
+	}
+	if a.Until != 0 { // to meet the others they have to be faster
+		s.batch *= 2
+	}
+	return s
+}
 
 // density is the share of the keys of the log whose streams are read here, as it
 // was lately: what all buckets of the subscriptions would have wanted together.
@@ -20,29 +38,28 @@ const firstDensity density = 1
 // more than a few pages.
 const minDensity = 0.001
 
-// limit is how many keys bring every bucket of a page about a batch.
-func (d density) limit(a ask[*bucket]) int {
-	keys := 0
-	for b := range a.Sinks {
-		keys = max(keys, b.sub.cfg.BatchSize*b.sub.cfg.Shards)
+// limit is how many keys bring every bucket of a page about a batch, and no more
+// events than are read at once.
+func (d density) limit(s span, events int) int {
+	keys := float64(s.batch) / float64(d)
+	if s.part > 0 {
+		keys = min(keys, float64(events)/float64(d)/s.part)
 	}
-	return int(min(max(float64(keys)/float64(d), minPageKeys), maxPageKeys))
+	return int(min(max(keys, minPageKeys), maxPageKeys))
 }
 
 // learned takes in a page: a bucket stands for its part of its subscription.
-func (d density) learned(a ask[*bucket], p page) density {
-	keys, part := p.upTo(p.end), 0.0
+func (d density) learned(r reading, p page) density {
+	keys := p.upTo(p.end)
 	if p.sparse {
-		keys = int(p.end - a.After) // about as many as there are places
+		keys = int(p.end - r.ask.After) // about as many as there are places
 	}
-	for b := range a.Sinks {
-		part += 1 / float64(b.sub.cfg.Shards)
-	}
-	if keys == 0 || part == 0 {
+	if keys == 0 || r.span.part == 0 {
 		return d
 	}
-	now := density(float64(len(p.items)) / float64(keys) / part)
-	if d == firstDensity && keys >= minPageKeys && part >= 0.5 {
+	now := density(float64(len(p.items)) / float64(keys) / r.span.part)
+	now = min(now, density(len(r.routes))) // buckets that are behind have more events than others
+	if d == firstDensity && keys >= minPageKeys && r.span.part >= 0.5 {
 		return max(now, minDensity)
 	}
 	return max(0.7*d+0.3*now, minDensity)

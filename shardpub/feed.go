@@ -178,9 +178,11 @@ func (f *feed) turn(ctx context.Context) (worked bool, err error) {
 // reading is a page to be read, with what is known of its log.
 type reading struct {
 	ask        ask[*bucket]
+	span       span
 	routes     []route
 	categories []string // the only ones whose keys are read; empty for all keys
-	limit      int
+	limit      int      // keys at most
+	events     int      // events at most
 	dir        *directory
 	at         uuid.UUID // what stands at the cursor, if that is known
 }
@@ -202,15 +204,13 @@ func (f *feed) ask() (r reading, ok bool) {
 		return reading{}, false
 	}
 	maps.Copy(f.parked, a.Parked)
-	r = reading{ask: a, routes: routesOf(a), limit: f.density.limit(a), dir: f.dir, at: f.anchors[a.After]}
-	switch {
-	case a.First:
-		r.limit = min(r.limit, firstPageKeys)
-	case a.Until != 0:
-		r.limit = min(r.limit, otherPageKeys)
-	}
+	r = reading{ask: a, span: spanOf(a), routes: routesOf(a), dir: f.dir, at: f.anchors[a.After]}
+	r.events = f.eventsIn(r.span.bytes)
+	r.limit = f.density.limit(r.span, r.events)
 	if r.categories = f.sparse.way(f.density, r.routes); len(r.categories) > 0 {
-		r.limit = density(1).limit(a)
+		r.limit = density(1).limit(r.span, r.events)
+	} else if a.First {
+		r.limit = min(r.limit, firstPageKeys)
 	}
 	return r, true
 }
@@ -241,7 +241,7 @@ func (f *feed) apply(r reading, p page) {
 	}
 	f.groups.applied(a, p.end, p.more)
 	f.anchor(p.end, p)
-	f.density = f.density.learned(a, p)
+	f.density = f.density.learned(r, p)
 	f.sparse.learned(r, p)
 }
 

@@ -16,14 +16,13 @@ const (
 	firstSize  = 32 << 10
 )
 
-// readEvents fetches the events of a page, which ends where they would be too many
-// bytes.
-func (f *feed) readEvents(ctx context.Context, db patient, routes []route, p page) (page, error) {
-	bytes := 0
-	for _, r := range routes {
-		bytes += r.byteShare()
-	}
-	most := min(max(min(bytes, pageBytes)/f.size, 1), pageEvents)
+// eventsIn is how many events are about so many bytes.
+func (f *feed) eventsIn(bytes int) int {
+	return min(max(min(bytes, pageBytes)/f.size, 1), pageEvents)
+}
+
+// readEvents fetches the events of a page, which ends where they would be too many.
+func (f *feed) readEvents(ctx context.Context, db patient, most int, p page) (page, error) {
 	if to := whole(p.items, min(most, len(p.items))); to < len(p.items) {
 		p = p.cut(to)
 	}
@@ -36,7 +35,7 @@ func (f *feed) readEvents(ctx context.Context, db patient, routes []route, p pag
 		return page{}, err
 	}
 	p.items = p.items[:kept]
-	bytes = 0
+	bytes := 0
 	for _, it := range p.items {
 		bytes += it.entry.size
 	}

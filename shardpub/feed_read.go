@@ -89,7 +89,7 @@ func (f *feed) readPage(ctx context.Context, r reading) (p page, err error) {
 		}
 		below = k.Position
 	}
-	return f.readEvents(ctx, db, r.routes, p)
+	return f.readEvents(ctx, db, r.events, p)
 }
 
 // entryRoom is how many entries share a piece of memory: one that stays keeps at most
@@ -184,16 +184,6 @@ func routesOf(a ask[*bucket]) []route {
 		routes[i].buckets[b.number] = b
 	}
 	return routes
-}
-
-// byteShare is what its buckets together may hold.
-func (r route) byteShare() (bytes int) {
-	for _, b := range r.buckets {
-		if b != nil {
-			bytes += b.sub.byteShare()
-		}
-	}
-	return bytes
 }
 
 func (r route) bucketOf(s *kiroku.Stream) *bucket {
