@@ -56,6 +56,10 @@ type finding struct {
 // mostEvidence is how many cases are shown of each finding.
 const mostEvidence = 20
 
+func found(name string, promised bool, cases []string) finding {
+	return finding{name, len(cases), promised, cases[:min(len(cases), mostEvidence)]}
+}
+
 // questions each return one row per case.
 var questions = []struct {
 	name     string
@@ -88,9 +92,13 @@ func check(ctx context.Context, d *database, buckets int) ([]finding, error) {
 		if err != nil {
 			return nil, err
 		}
-		findings = append(findings, finding{q.name, len(cases), q.promised, cases[:min(len(cases), mostEvidence)]})
+		findings = append(findings, found(q.name, q.promised, cases))
 	}
-	return findings, nil
+	cases, err := impossible(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return append(findings, found("impossible histories", true, cases)), nil
 }
 
 // repeat is a call for an event that had been called before.

@@ -140,13 +140,20 @@ func TestCheckerSeesWhatWasPlanted(t *testing.T) {
 			p.call("a", p.a, 2)
 			p.call("a", p.a, 3)
 			p.as("b", moveTo, 3)
-		}, []string{"accepted zombie writes"}},
+		}, []string{"accepted zombie writes", "impossible histories"}},
+		"a checkpoint of nobody's bucket": {func(p planted) {
+			p.call("a", p.a, 1)
+			p.call("a", p.a, 2)
+			p.call("a", p.a, 3)
+			p.as("a", `update keiro.keiro_subscription_shards set owner_worker_id = null, lease_expires_at = null`)
+			p.as("a", moveTo, 3)
+		}, []string{"impossible histories"}},
 		"a theft": {func(p planted) {
 			p.call("a", p.a, 1)
 			p.call("a", p.a, 2)
 			p.call("a", p.a, 3)
 			p.as("b", `update keiro.keiro_subscription_shards set owner_worker_id = $1`, p.b)
-		}, []string{"ownership violations"}},
+		}, []string{"ownership violations", "impossible histories"}},
 		"a call without the lease": {func(p planted) {
 			p.call("a", p.a, 1)
 			p.call("b", p.b, 2)

@@ -28,6 +28,7 @@ create table chaos.owners (
     to_worker uuid,
     to_name text,
     writer text not null,
+    began timestamptz not null default transaction_timestamp(),
     at timestamptz not null default clock_timestamp()
 );
 create index owners_bucket_idx on chaos.owners (bucket, at);
@@ -51,6 +52,7 @@ create table chaos.checkpoints (
     owner uuid,
     owner_name text,
     writer text not null,
+    began timestamptz not null default transaction_timestamp(),
     at timestamptz not null default clock_timestamp()
 );
 
@@ -61,6 +63,7 @@ create table chaos.letters (
     owner uuid,
     owner_name text,
     writer text not null,
+    began timestamptz not null default transaction_timestamp(),
     at timestamptz not null default clock_timestamp()
 );
 
