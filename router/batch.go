@@ -15,11 +15,10 @@ import (
 // DefaultBatchWait is how long the first message of a batch waits for others.
 const DefaultBatchWait = 5 * time.Millisecond
 
-// BatchHandlerFunc handles some messages at once: of one bucket, each of a stream of
-// its own. ctx is the first message's. They are settled by what it returns: with nil
-// all are done; [BatchErrors] has a result for each; any other error, or a panic, is
-// every message's. A message that failed is retried or parked by itself, and comes
-// with others then.
+// BatchHandlerFunc handles some messages at once. ctx is the first message's. They are
+// settled by what it returns: with nil all are done; [BatchErrors] has a result for
+// each. What becomes of those that are not done depends on how they were gathered:
+// [Worker.AddBatchHandler], [Worker.AddStreamBatchHandler].
 type BatchHandlerFunc func(ctx context.Context, msgs []*message.Message) error
 
 // BatchErrors are the results of a batch, one for each message, in order; nil where
@@ -43,13 +42,18 @@ func (e BatchErrors) Unwrap() []error {
 }
 
 // AddBatchHandler adds a handler that is given up to size messages at a time: those
-// of one bucket that are ready together, waited for [DefaultBatchWait] at the most.
+// of one bucket, each of a stream of its own, that are ready together, waited for
+// [DefaultBatchWait] at the most. Any error but [BatchErrors], and a panic, is every
+// message's. A message that failed is retried or parked by itself, and comes with
+// others then.
+//
 // It runs size streams of a bucket at once, which may repeat more after a crash than
 // one at a time would. Middleware sees each message by itself. All else is as for
 // [Worker.AddConsumerHandler]; for other options give [Batch] to [Worker.Add].
+//
+// Where few streams have many events, see [Worker.AddStreamBatchHandler].
 func (w *Worker) AddBatchHandler(name, category string, size int, h BatchHandlerFunc) *message.Handler {
-	err := errors.Join(required(size < 1, "size", size, "choose at least 1"), required(h == nil, "h", nil, "pass a handler"))
-	if err != nil {
+	if err := checkBatch(size, h); err != nil {
 		return w.keep(name, &HandlerError{Handler: name, Err: err})
 	}
 	return w.mustAdd(Handler{

@@ -189,12 +189,13 @@ func (b *bucket) landLocked(e *entry) {
 	b.out = b.out[:last]
 }
 
-// settled ends an event for good. The feed hears of room that there is again.
-func (b *bucket) settled(e *entry) {
+// settled ends an event for good, and so many of those behind it in its stream. The
+// feed hears of room that there is again.
+func (b *bucket) settled(e *entry, along int) {
 	b.mu.Lock()
 	before := b.roomLocked()
 	b.landLocked(e)
-	b.lanes.settle(e)
+	b.lanes.settle(e, along)
 	b.pumpLocked() // others may have waited for the mark to move
 	after := b.roomLocked()
 	b.mu.Unlock()

@@ -44,7 +44,7 @@ func TestBucketHasNoRoomUntilTheRefusedEventFits(t *testing.T) {
 	if r := b.room(); r.free > 0 {
 		t.Errorf("room for %d events while the refused one does not fit", r.free)
 	}
-	b.settled(out)
+	b.settled(out, 0)
 	if r := b.room(); r.free <= 0 {
 		t.Error("no room though the bucket is empty")
 	}
@@ -68,7 +68,7 @@ func TestWindowPastAStuckStreamIsThePrefetchCount(t *testing.T) {
 		if !ok {
 			t.Fatal("nothing to take")
 		}
-		b.settled(e)
+		b.settled(e, 0)
 		taken++
 	}
 	if taken != 10 {

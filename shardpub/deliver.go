@@ -19,8 +19,8 @@ func (b *bucket) work() {
 		if !ok {
 			return
 		}
-		if b.handle(e) {
-			b.settled(e)
+		if along, ok := b.handle(e); ok {
+			b.settled(e, along)
 		} else {
 			b.left(e)
 		}
@@ -32,29 +32,30 @@ type rounds struct {
 	attempt    int     // failed deliveries that count
 	deliveries int     // all of them, the present one included
 	delay      delayed // what the last one asked for
+	along      int     // events behind it that are settled with it
 }
 
-// handle delivers one event until it is settled, and reports whether it was:
-// false when the bucket goes.
-func (b *bucket) handle(e *entry) bool {
+// handle delivers one event until it is settled, and reports whether it was, false
+// when the bucket goes, and how many of those behind it are with it.
+func (b *bucket) handle(e *entry) (along int, ok bool) {
 	for r := (rounds{deliveries: 1}); ; r.deliveries++ {
 		v, counted, ok := b.once(e, &r)
 		if !ok {
-			return false
+			return 0, false
 		}
 		switch v.action {
 		case actDone:
 			b.succeeded()
-			return true
+			return r.along, true
 		case actRetry:
 			b.observe(Event{Kind: Retried, Stream: e.stream, Position: e.event.Position, Attempt: r.attempt, Err: v.err})
 			if !b.pause(e, v.delay) {
-				return false
+				return 0, false
 			}
 		case actPark:
 			parked, again := b.park(e, v, r.deliveries)
 			if parked || !again {
-				return parked
+				return 0, parked
 			}
 		}
 		if counted {
@@ -77,11 +78,9 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 	if r.attempt > 0 {
 		b.failedBefore(e, r.attempt)
 	}
-	h := &handing{Context: ctx, bucket: b, entry: e, attempt: r.attempt}
-	h.slot.RefuseBy(b.refuse)
-	h.setMetadata(msg.Metadata)
+	h := newHanding(ctx, b, e, r.attempt)
+	h.on(msg)
 	r.delay.set(msg)
-	msg.SetContext(h)
 	acked, ok := b.sub.handOut(b, msg, func() (stop func() bool) {
 		b.sent(e)
 		return endAfter(b.sub.cfg.HandlerTimeout, cancel)
@@ -90,6 +89,7 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 		return verdict{}, false, false
 	}
 	o := h.slot.Freeze()
+	r.along = h.followed()
 	if !acked && b.base.Err() != nil {
 		return verdict{}, false, false
 	}

@@ -2,8 +2,10 @@ package shardpub
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/google/uuid"
 
 	"github.com/suisha-go/suisha/internal/outcome"
@@ -53,6 +55,19 @@ type handing struct {
 	entry           *entry
 	attempt         int
 	slot            outcome.Slot
+	run             atomic.Pointer[run] // what Follow returned
+}
+
+func newHanding(ctx context.Context, b *bucket, e *entry, attempt int) *handing {
+	h := &handing{Context: ctx, bucket: b, entry: e, attempt: attempt}
+	h.slot.RefuseBy(b.refuse)
+	return h
+}
+
+// on puts it on a message.
+func (h *handing) on(msg *message.Message) {
+	h.setMetadata(msg.Metadata)
+	msg.SetContext(h)
 }
 
 // delivery is made when somebody asks for it. What it reads never changes.

@@ -75,7 +75,7 @@ func TestSettledAboveTheMarkIsDueOnce(t *testing.T) {
 	if p := b.progress(nil); p.settled != nil || b.due() {
 		t.Errorf("%x is due before anything is settled", p.settled)
 	}
-	b.settled(second)
+	b.settled(second, 0)
 	p := b.progress(nil)
 	if known, err := decodeAcks(p.settled); err != nil || p.mark != 0 || !b.due() || len(known.at) != 1 || known.at[0] != 2 || known.last != second.event.ID {
 		t.Errorf("%v, %v at %d", known, err, p.mark)
@@ -87,8 +87,8 @@ func TestSettledAboveTheMarkIsDueOnce(t *testing.T) {
 	if p := b.progress(third); p.mark != 0 || len(p.settled) != 17+2 {
 		t.Errorf("beside a letter: %x at %d", p.settled, p.mark)
 	}
-	b.settled(third)
-	b.settled(first)
+	b.settled(third, 0)
+	b.settled(first, 0)
 	if p = b.progress(nil); p.mark != 3 || p.settled == nil || len(p.settled) != 0 || !b.due() {
 		t.Errorf("when all is settled: %x at %d", p.settled, p.mark)
 	}

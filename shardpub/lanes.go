@@ -142,26 +142,43 @@ func (l *lanes) next() (*entry, bool) {
 // waitingFor reports whether more than n callers of next would find an event.
 func (l *lanes) waitingFor(n int) bool { return l.out+l.eligible() > n }
 
-// settle ends an event that is out: nothing is to be done for it any more.
-func (l *lanes) settle(e *entry) {
+// following are up to n of the events behind one that is out, in its stream.
+func (l *lanes) following(e *entry, n int) []*entry {
+	var all []*entry
+	for f := e.next; f != nil && len(all) < n; f = f.next {
+		all = append(all, f)
+	}
+	return all
+}
+
+// settle ends an event that is out, and so many of those behind it in its stream:
+// nothing is to be done for them any more.
+func (l *lanes) settle(e *entry, along int) {
 	ln := l.byID[e.event.StreamID]
-	ln.first, e.next = e.next, nil
 	ln.out = false
 	l.out--
+	for range 1 + along {
+		l.endFirst(ln)
+	}
 	if ln.first == nil {
 		l.close(e.event.StreamID, ln)
 	} else {
 		heap.Push(&l.ready, ln)
 	}
+	for len(l.order) > 0 && l.order[0].settled {
+		l.order[0] = nil
+		l.order = l.order[1:]
+	}
+}
+
+func (l *lanes) endFirst(ln *lane) {
+	e := ln.first
+	ln.first, e.next = e.next, nil
 	e.settled = true
 	e.clear() // it may stay for long, behind one that is not settled
 	l.bytes -= e.size
 	l.count--
 	l.settles++
-	for len(l.order) > 0 && l.order[0].settled {
-		l.order[0] = nil
-		l.order = l.order[1:]
-	}
 }
 
 // clear lets go of what is large, when nothing goes out any more.

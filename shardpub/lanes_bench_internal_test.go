@@ -29,7 +29,7 @@ func BenchmarkLanes(b *testing.B) {
 				if !ok {
 					b.Fatal("nothing can go out")
 				}
-				l.settle(e)
+				l.settle(e, 0)
 				l.mark()
 			}
 		})

@@ -21,6 +21,8 @@ type lanesModel struct {
 	out       []*entry // by hand-out
 	settled   []kiroku.Position
 	handed    map[*entry]int
+	followed  bool // some were settled with others: a bucket is not in order then
+	behind    int  // how many with one, at most
 	pushed    []*entry
 	inherited map[kiroku.Position]bool // settled by an earlier owner, or once nobody's
 	read      kiroku.Position
@@ -120,7 +122,7 @@ func (m *lanesModel) next() (*entry, bool) {
 	if !ok {
 		return nil, false
 	}
-	if m.width == 1 && m.pushed[len(m.handed)] != got {
+	if m.width == 1 && !m.followed && m.pushed[len(m.handed)] != got {
 		m.tb.Fatalf("at width 1 %v went out before %v", at(got), at(m.pushed[len(m.handed)]))
 	}
 	m.out = append(m.out, got)
@@ -130,17 +132,39 @@ func (m *lanesModel) next() (*entry, bool) {
 
 func (m *lanesModel) settle(i int) {
 	e := m.out[i]
-	m.out = slices.Delete(m.out, i, i+1)
-	m.unsettled = slices.DeleteFunc(m.unsettled, func(o *entry) bool { return o == e })
-	m.settled = append(m.settled, e.event.Position)
 	without, ahead := m.l.markWithout(e), m.l.settledAhead(e)
-	m.l.settle(e)
+	m.settleWith(i, 0)
 	if now := m.l.settledAhead(nil); !slices.Equal(ahead.at, now.at) {
 		m.tb.Fatalf("settledAhead(%v) = %v, but after settling it %v", at(e), ahead.at, now.at)
 	}
 	if mark := m.l.mark(); without != mark {
 		m.tb.Fatalf("markWithout(%v) = %v, but the mark after settling it is %v", at(e), without, mark)
 	}
+}
+
+// settleWith settles what is out, and up to n of those behind it in its stream.
+func (m *lanesModel) settleWith(i, n int) {
+	e := m.out[i]
+	m.out = slices.Delete(m.out, i, i+1)
+	var behind []*entry
+	for _, o := range m.unsettled {
+		if o != e && o.event.StreamID == e.event.StreamID && len(behind) < n {
+			behind = append(behind, o)
+		}
+	}
+	if got := m.l.following(e, n); !slices.Equal(got, behind) {
+		m.tb.Fatalf("%d follow %v, want %d", len(got), at(e), len(behind))
+	}
+	for _, o := range append(behind, e) {
+		m.unsettled = slices.DeleteFunc(m.unsettled, func(u *entry) bool { return u == o })
+		m.settled = append(m.settled, o.event.Position)
+	}
+	for _, o := range behind {
+		m.handed[o]++
+		m.followed = true
+	}
+	m.behind = max(m.behind, len(behind))
+	m.l.settle(e, len(behind))
 }
 
 // check compares everything that can be asked without changing anything.
@@ -170,7 +194,7 @@ func (m *lanesModel) check() {
 	if got := m.l.settledAhead(nil).at; !slices.Equal(got, ahead) || m.l.ahead() != len(ahead) {
 		m.tb.Fatalf("settled ahead are %v (%d), want %v", got, m.l.ahead(), ahead)
 	}
-	if most := m.l.most + m.width + len(m.inherited); len(ahead) >= most {
+	if most := m.l.most + m.width*(1+m.behind) + len(m.inherited); len(ahead) >= most {
 		m.tb.Fatalf("%d are settled above the mark", len(ahead))
 	}
 	streams := map[int64]bool{} // each can keep one caller of next busy
@@ -182,7 +206,7 @@ func (m *lanesModel) check() {
 	if n := len(streams); m.l.waitingFor(n) || n > 0 && !m.l.waitingFor(n-1) {
 		m.tb.Fatalf("%d streams are unsettled, but waitingFor(%d) = %v", n, n, m.l.waitingFor(n))
 	}
-	if m.width == 1 && len(ahead) > 0 && len(m.inherited) == 0 {
+	if m.width == 1 && !m.followed && len(ahead) > 0 && len(m.inherited) == 0 {
 		m.tb.Fatalf("at width 1 %v are settled above the mark %v", ahead, mark)
 	}
 }
@@ -233,6 +257,7 @@ func TestLanesAgreeWithAListOfUnsettledEvents(t *testing.T) {
 				}
 				m := newLanesModel(t, width, read, inherited...)
 				m.l.most = rapid.SampledFrom([]int{1, 3, maxAhead}).Draw(t, "most")
+				follow := rapid.Bool().Draw(t, "follow")
 				handOut := func(t *rapid.T) {
 					m.tb = t
 					m.next()
@@ -250,6 +275,12 @@ func TestLanesAgreeWithAListOfUnsettledEvents(t *testing.T) {
 					"end of page":  func(t *rapid.T) { m.tb = t; m.endPage() },
 					"next":         handOut,
 					"next again":   handOut, // twice as often as the others
+					"settle several": func(t *rapid.T) {
+						m.tb = t
+						if len(m.out) > 0 && follow {
+							m.settleWith(rapid.IntRange(0, len(m.out)-1).Draw(t, "which"), rapid.IntRange(0, 5).Draw(t, "behind"))
+						}
+					},
 					"settle": func(t *rapid.T) {
 						m.tb = t
 						if len(m.out) > 0 {

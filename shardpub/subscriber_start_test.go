@@ -350,6 +350,7 @@ func TestWorkerThatWaitsForBucketsOfOthersSaysSo(t *testing.T) {
 	r := newRig(t)
 	for _, owned := range []bool{true, false} {
 		t.Run(fmt.Sprintf("owned %v", owned), func(t *testing.T) {
+			t.Parallel()
 			category := fmt.Sprintf("owned%v", owned)
 			log := watermill.NewCaptureLogger()
 			node, err := shardpub.NewNode(r.pool, shardpub.NodeConfig{}, log)

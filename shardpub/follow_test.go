@@ -1,0 +1,149 @@
+package shardpub_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/suisha-go/suisha/shardpub"
+)
+
+// queued waits until so many events of its one bucket wait, those that are out included.
+func (r *rig) queued(sub *shardpub.Subscriber, n int) {
+	r.t.Helper()
+	r.until("events queued", func() bool { return bucketOf(sub).Queued == n })
+}
+
+func bucketOf(sub *shardpub.Subscriber) (b shardpub.BucketStatus) {
+	for _, s := range sub.Status() {
+		if len(s.Buckets) > 0 {
+			b = s.Buckets[0]
+		}
+	}
+	return b
+}
+
+// versionsOf are those of a delivered message and of what follows it.
+func versionsOf(t *testing.T, msg *message.Message, behind []*message.Message) (all []int64) {
+	t.Helper()
+	for _, m := range append([]*message.Message{msg}, behind...) {
+		all = append(all, deliveryOf(t, m).Version)
+	}
+	return all
+}
+
+// The first of those that follow are settled with the message, the others come again.
+func TestFollowersAreSettledAsFarAsSettleWasTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sub := r.subscriber(shards(1), retry(shardpub.RetryPolicy{MaxDeliveries: 9}))
+	last := r.appendTo("orders-1", 8)
+	ch := r.subscribe(sub, "orders")
+	take := func(n int, want ...int64) (*message.Message, []*message.Message, func(int)) {
+		t.Helper()
+		msg := receive(t, ch)
+		behind, settle := shardpub.Follow(msg.Context(), n)
+		wantEqual(t, versionsOf(t, msg, behind), want)
+		return msg, behind, settle
+	}
+	first := receive(t, ch)
+	r.queued(sub, 8)
+	behind, settle := shardpub.Follow(first.Context(), 3)
+	wantEqual(t, versionsOf(t, first, behind), []int64{1, 2, 3, 4})
+	if more, _ := shardpub.Follow(first.Context(), 3); more != nil {
+		t.Errorf("asked again: %v", versionsOf(t, first, more))
+	}
+	behind[0].Payload[0] = 'X' // it is the handler's
+	settle(2)
+	first.Nack() // nothing is settled
+
+	msg, behind, settle := take(99, 1, 2, 3, 4, 5, 6, 7, 8)
+	if string(behind[0].Payload[:1]) != "{" {
+		t.Errorf("payload %s", behind[0].Payload)
+	}
+	settle(7)
+	settle(2) // the last word counts
+	msg.Ack()
+
+	msg, behind, _ = take(1, 4, 5)
+	if context.Cause(behind[0].Context()) != nil {
+		t.Errorf("%v before the end", context.Cause(behind[0].Context()))
+	}
+	msg.Ack() // nothing was said of 5
+	ends(t, "the context of one that follows", behind[0].Context().Done())
+
+	msg, _, settle = take(1, 5, 6)
+	msg.Ack()
+	settle(1) // said too late, unless it comes before the verdict: then 6 is settled
+
+	msg = receive(t, ch)
+	if v := deliveryOf(t, msg).Version; v == 6 {
+		msg.Ack()
+		msg = receive(t, ch)
+	}
+	behind, settle = shardpub.Follow(msg.Context(), 5)
+	wantEqual(t, versionsOf(t, msg, behind), []int64{7, 8})
+	settle(99)
+	msg.Ack()
+	r.reaches(last)
+}
+
+// A bucket that goes hands nothing more out, and what it handed out with another
+// message is settled by it.
+func TestBucketThatGoesHasNoFollowers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.appendTo("orders-1", 4)
+	ctx, leave := context.WithCancel(t.Context())
+	sub := r.subscriber(shards(1))
+	ch, err := sub.Subscribe(ctx, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg := receive(t, ch)
+	r.queued(sub, 4)
+	_, settle := shardpub.Follow(msg.Context(), 1)
+	settle(1)
+	leave()
+	r.until("draining", func() bool { return bucketOf(sub).State == shardpub.Draining })
+	msg.Ack()
+	ends(t, "the channel", ch)
+	if at := r.checkpoint(0); at != 2 {
+		t.Errorf("checkpoint %d, want 2", at)
+	}
+
+	ctx, leave = context.WithCancel(t.Context())
+	sub = r.subscriber(shards(1))
+	if ch, err = sub.Subscribe(ctx, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	msg = receive(t, ch)
+	r.queued(sub, 2)
+	leave()
+	r.until("draining", func() bool { return bucketOf(sub).State == shardpub.Draining })
+	if behind, _ := shardpub.Follow(msg.Context(), 1); behind != nil {
+		t.Errorf("%v while it goes", versionsOf(t, msg, behind))
+	}
+	msg.Ack()
+	ends(t, "the channel", ch)
+	if at := r.checkpoint(0); at != 3 {
+		t.Errorf("checkpoint %d, want 3", at)
+	}
+}
+
+func TestNothingFollowsAMessageOfAnother(t *testing.T) {
+	t.Parallel()
+	behind, settle := shardpub.Follow(t.Context(), 3)
+	if settle(1); behind != nil {
+		t.Errorf("%d messages", len(behind))
+	}
+}
+
+func wantEqual(t *testing.T, got, want []int64) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("versions %v, want %v", got, want)
+	}
+}
