@@ -220,7 +220,8 @@ func refuteAll(appends []StreamAppend, known map[string]streamNow) []error {
 	return refute(appends, all)
 }
 
-// The statement that waits for its streams judges by what they are when it has them.
+// The statement that waits for its streams judges by what they are when it has them,
+// and takes them in the order of all writers: it has none beyond the one it waits for.
 func TestSharedStatementThatWaitedSeesWhatWasWrittenMeanwhile(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, Migrate)
@@ -234,7 +235,7 @@ func TestSharedStatementThatWaitedSeesWhatWasWrittenMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Append(t.Context(), tx, one("a", AnyVersion()), one("b", AnyVersion()), one("c", AnyVersion())); err != nil {
+	if _, err := tx.Exec(t.Context(), `select from kiroku.streams where stream_name = 'a' for no key update`); err != nil {
 		t.Fatal(err)
 	}
 	var batches []*appendBatch
@@ -264,7 +265,14 @@ func TestSharedStatementThatWaitedSeesWhatWasWrittenMeanwhile(t *testing.T) {
 		return n
 	}
 	for waits() == 0 {
-		time.Sleep(5 * time.Millisecond)
+		select {
+		case a := <-answered:
+			t.Fatalf("it did not wait: %+v", a)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	if _, err := Append(t.Context(), tx, one("a", AnyVersion()), one("b", AnyVersion()), one("c", AnyVersion())); err != nil {
+		t.Fatal(err) // a deadlock, if it has b or c
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)

@@ -62,6 +62,10 @@ func (w *Worker) AddBatchHandler(name, category string, size int, h BatchHandler
 	})
 }
 
+func checkBatch(size int, h BatchHandlerFunc) error {
+	return errors.Join(required(size < 1, "size", size, "choose at least 1"), required(h == nil, "h", nil, "pass a handler"))
+}
+
 func required(wrong bool, field string, value any, cure string) error {
 	if !wrong {
 		return nil
@@ -172,8 +176,7 @@ func (b *batcher) run(ctx context.Context, group *batch) {
 
 // result is what became of the message at a place.
 func (g *batch) result(place int) error {
-	var each BatchErrors
-	if errors.As(g.err, &each) && len(each) == len(g.msgs) {
+	if each, ok := resultsOf(g.err, len(g.msgs)); ok {
 		return each[place]
 	}
 	return g.err

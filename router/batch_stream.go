@@ -13,15 +13,20 @@ import (
 // at a time, in order: those that wait. It never waits for more, so a stream that is
 // quiet comes message by message.
 //
-// The messages before the first one that failed are done. That one is judged when it
-// comes first: at once if it failed behind others, else now, as one of
-// [Worker.AddConsumerHandler] would be. Those behind it come again. Any error but
-// [BatchErrors], and a panic, is the first message's; and a message that failed before
-// comes alone, so that one which cannot be handled takes no others with it.
+// With [BatchErrors] the messages before the first one that failed are done. If others
+// were before it, it comes again at once, first of a batch, and that failure counts for
+// nothing; as the first it is retried or parked as one of [Worker.AddConsumerHandler]
+// would be. Those behind it come again.
 //
-// Middleware sees the first message only, and the options are that message's: its
-// HandlerTimeout is for all of them. At most Options.PrefetchCount wait; give more to
-// [Worker.Add], with [StreamBatch]. All else is as for [Worker.AddConsumerHandler].
+// Any other error, and a panic, can be any message's: the first is tried again alone, at
+// once, and what becomes of that is its own. So a message that cannot be handled takes
+// no others with it; only a HandlerTimeout, which is for all of them together, counts
+// against the first. A message that failed before comes alone.
+//
+// Middleware sees the first message only. A bucket is not in order any more, only its
+// streams are ([shardpub.Follow]), so what is settled above a checkpoint is kept in
+// suisha.acks. At most Options.PrefetchCount messages wait; give more to [Worker.Add],
+// with [StreamBatch]. All else is as for [Worker.AddConsumerHandler].
 func (w *Worker) AddStreamBatchHandler(name, category string, size int, h BatchHandlerFunc) *message.Handler {
 	if err := checkBatch(size, h); err != nil {
 		return w.keep(name, &HandlerError{Handler: name, Err: err})
@@ -29,44 +34,70 @@ func (w *Worker) AddStreamBatchHandler(name, category string, size int, h BatchH
 	return w.mustAdd(Handler{Name: name, Category: category, Consume: StreamBatch(size, h)})
 }
 
-func checkBatch(size int, h BatchHandlerFunc) error {
-	return errors.Join(required(size < 1, "size", size, "choose at least 1"), required(h == nil, "h", nil, "pass a handler"))
-}
-
 // StreamBatch makes a handler of one message out of one of many, for
 // [Handler.Consume] or a plain Watermill router: see [Worker.AddStreamBatchHandler].
 // Messages of other Subscribers come one at a time.
 func StreamBatch(size int, h BatchHandlerFunc) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
-		msgs, settle := []*message.Message{msg}, func(int) {}
-		if d, ok := shardpub.DeliveryFromContext(msg.Context()); ok && d.Attempt == 0 {
-			var behind []*message.Message
-			behind, settle = shardpub.Follow(msg.Context(), size-1)
-			msgs = append(msgs, behind...)
+		if d, ok := shardpub.DeliveryFromContext(msg.Context()); !ok || d.Attempt > 0 {
+			return h.alone(msg)
 		}
-		err := h(msg.Context(), msgs)
-		done, err := doneOf(err, len(msgs))
+		behind, settle := shardpub.Follow(msg.Context(), size-1)
+		if len(behind) == 0 {
+			return h.alone(msg)
+		}
+		done, err := h.together(append([]*message.Message{msg}, behind...))
+		if errors.Is(err, errSomebodys) {
+			return h.alone(msg)
+		}
 		settle(done - 1)
 		return err
 	}
 }
 
-// doneOf is how many messages of a stream are done, and what the first one has to say
-// if it is not.
-func doneOf(err error, msgs int) (done int, first error) {
-	var each BatchErrors
-	switch {
-	case err == nil:
-		return msgs, nil
-	case !errors.As(err, &each) || len(each) != msgs:
-		return 0, err
+// alone handles one message.
+func (h BatchHandlerFunc) alone(msg *message.Message) error {
+	err := h(msg.Context(), []*message.Message{msg})
+	if each, ok := resultsOf(err, 1); ok {
+		return each[0]
 	}
-	switch i := slices.IndexFunc(each, func(err error) bool { return err != nil }); i {
-	case -1:
-		return msgs, nil
-	case 0:
+	return err
+}
+
+// errSomebodys: it cannot be said which message of a batch failed.
+var errSomebodys = errors.New("router: of a batch of a stream, one message failed")
+
+// together handles messages of a stream. It returns how many are done, and the first
+// one's error if it is not.
+func (h BatchHandlerFunc) together(msgs []*message.Message) (done int, err error) {
+	ctx := msgs[0].Context()
+	defer func() {
+		if recover() != nil {
+			done, err = 0, errSomebodys // who panics does so again
+		}
+	}()
+	err = h(ctx, msgs)
+	if err == nil {
+		return len(msgs), nil
+	}
+	each, ok := resultsOf(err, len(msgs))
+	switch failed := slices.IndexFunc(each, func(err error) bool { return err != nil }); {
+	case ok && failed < 0:
+		return len(msgs), nil
+	case ok && failed > 0:
+		return failed, nil
+	case ok:
 		return 0, each[0]
+	case ctx.Err() != nil:
+		return 0, err
 	default:
-		return i, nil
+		return 0, errSomebodys
 	}
+}
+
+// resultsOf are those of BatchErrors for so many messages.
+func resultsOf(err error, msgs int) (BatchErrors, bool) {
+	var each BatchErrors
+	ok := errors.As(err, &each) && len(each) == msgs
+	return each, ok
 }

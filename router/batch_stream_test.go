@@ -34,13 +34,14 @@ func TestStreamBatchSettlesWhatIsBeforeTheFirstThatFails(t *testing.T) {
 		calls   string
 		letters int
 	}{
-		"all done":           {0, nil, "[1-9]", 0},
-		"each has a result":  {0, func(int, int) error { return each(-1) }, "[1-9]", 0},
-		"one in the middle":  {4, func(at, n int) error { return each(at)[:n] }, "[1-9] [4-9] [4] [4] [5-9]", 1},
-		"the first":          {1, func(at, n int) error { return each(at)[:n] }, "[1-9] [1] [1] [2-9]", 1},
-		"one error for all":  {2, func(int, int) error { return errors.New("no") }, "[1-9] [1] [2-9] [2] [2] [3-9]", 1},
-		"results of another": {2, func(int, int) error { return each(0)[:3:3] }, "[1-9] [1] [2-9] [2] [2] [3-9]", 1},
-		"a panic":            {2, func(int, int) error { panic("no") }, "[1-9] [1] [2-9] [2] [2] [3-9]", 1},
+		"all done":                 {0, nil, "[1-9]", 0},
+		"each has a result":        {0, func(int, int) error { return each(-1) }, "[1-9]", 0},
+		"one in the middle":        {4, func(at, n int) error { return each(at)[:n] }, "[1-9] [4-9] [4] [4] [5-9]", 1},
+		"the first":                {1, func(at, n int) error { return each(at)[:n] }, "[1-9] [1] [1] [2-9]", 1},
+		"one error for all":        {2, func(int, int) error { return errors.New("no") }, "[1-9] [1] [2-9] [2] [2] [2] [3-9]", 1},
+		"results of another":       {2, func(int, int) error { return each(0)[:3:3] }, "[1-9] [1] [2-9] [2] [2] [2] [3-9]", 1},
+		"a panic":                  {2, func(int, int) error { panic("no") }, "[1-9] [1] [2-9] [2] [2] [2] [3-9]", 1},
+		"permanent, whoever it is": {5, func(int, int) error { return middleware.Permanent(errors.New("no")) }, "[1-9] [1] [2-9] [2] [3-9] [3] [4-9] [4] [5-9] [5] [6-9]", 1},
 		"permanent in the midst": {4, func(at, n int) error {
 			out := make(router.BatchErrors, n)
 			out[at] = middleware.Permanent(errors.New("no"))
@@ -55,7 +56,6 @@ func TestStreamBatchSettlesWhatIsBeforeTheFirstThatFails(t *testing.T) {
 			w := newWorker(t, pool, quick(1))
 			var mu sync.Mutex
 			var calls []string
-			last := int64(0)
 			w.AddStreamBatchHandler("billing", "orders", 20, func(_ context.Context, msgs []*message.Message) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -72,8 +72,7 @@ func TestStreamBatchSettlesWhatIsBeforeTheFirstThatFails(t *testing.T) {
 						failing = i
 					}
 				}
-				last = first + int64(len(msgs)) - 1
-				call := fmt.Sprintf("[%d-%d]", first, last)
+				call := fmt.Sprintf("[%d-%d]", first, first+int64(len(msgs))-1)
 				if len(msgs) == 1 {
 					call = fmt.Sprintf("[%d]", first)
 				}
@@ -95,7 +94,8 @@ func TestStreamBatchSettlesWhatIsBeforeTheFirstThatFails(t *testing.T) {
 			if got := strings.Join(calls, " "); got != tt.calls {
 				t.Errorf("calls %s, want %s", got, tt.calls)
 			}
-			if letters := deadLetters(t, pool, "billing"); len(letters) != tt.letters {
+			letters := deadLetters(t, pool, "billing")
+			if len(letters) != tt.letters || tt.letters == 1 && int64(letters[0].Position) != tt.version+1 {
 				t.Errorf("letters %+v", letters)
 			}
 		})

@@ -67,7 +67,7 @@ func (b *bucket) handle(e *entry) (along int, ok bool) {
 // once is one delivery: hand out, wait for the verdict, judge. ok is false when
 // the bucket goes and the delivery counts for nothing (P-35).
 func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
-	msg, err := b.message(e)
+	msg, err := b.message(e.stream, e.event)
 	if err != nil {
 		return judgeInvalid(err, r.attempt), true, true
 	}
@@ -111,18 +111,17 @@ func (b *bucket) once(e *entry, r *rounds) (v verdict, counted, ok bool) {
 // message makes the event anew, with bytes of its own: a handler may do with its
 // message what it likes. DefaultMarshaler leaves the metadata as it is. A panic of the
 // Unmarshaler is an event that it cannot read.
-func (b *bucket) message(e *entry) (msg *message.Message, err error) {
+func (b *bucket) message(stream string, ev kiroku.RecordedEvent) (msg *message.Message, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("unmarshaler panicked: %v", p)
 		}
 	}()
-	ev := e.event
 	ev.Data = bytes.Clone(ev.Data)
 	if _, ours := b.sub.cfg.Unmarshaler.(DefaultMarshaler); !ours {
 		ev.Metadata = bytes.Clone(ev.Metadata)
 	}
-	return b.sub.cfg.Unmarshaler.Unmarshal(kiroku.CategoryOf(e.stream), e.stream, ev)
+	return b.sub.cfg.Unmarshaler.Unmarshal(kiroku.CategoryOf(stream), stream, ev)
 }
 
 // outageDelay is the least time between deliveries that do not count: no budget

@@ -55,7 +55,7 @@ type handing struct {
 	entry           *entry
 	attempt         int
 	slot            outcome.Slot
-	run             atomic.Pointer[run] // what Follow returned
+	run             atomic.Pointer[run] // what Follow returned last
 }
 
 func newHanding(ctx context.Context, b *bucket, e *entry, attempt int) *handing {

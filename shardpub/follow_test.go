@@ -2,11 +2,15 @@ package shardpub_test
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/suisha-go/suisha/kiroku"
+	"github.com/suisha-go/suisha/middleware"
 	"github.com/suisha-go/suisha/shardpub"
 )
 
@@ -52,9 +56,6 @@ func TestFollowersAreSettledAsFarAsSettleWasTold(t *testing.T) {
 	r.queued(sub, 8)
 	behind, settle := shardpub.Follow(first.Context(), 3)
 	wantEqual(t, versionsOf(t, first, behind), []int64{1, 2, 3, 4})
-	if more, _ := shardpub.Follow(first.Context(), 3); more != nil {
-		t.Errorf("asked again: %v", versionsOf(t, first, more))
-	}
 	behind[0].Payload[0] = 'X' // it is the handler's
 	settle(2)
 	first.Nack() // nothing is settled
@@ -74,20 +75,86 @@ func TestFollowersAreSettledAsFarAsSettleWasTold(t *testing.T) {
 	msg.Ack() // nothing was said of 5
 	ends(t, "the context of one that follows", behind[0].Context().Done())
 
-	msg, _, settle = take(1, 5, 6)
+	// A middleware that retries calls the handler again: what it said first is no more.
+	msg, _, settle = take(2, 5, 6, 7)
+	settle(2)
+	behind, again := shardpub.Follow(msg.Context(), 1)
+	wantEqual(t, versionsOf(t, msg, behind), []int64{5, 6})
+	settle(2)
 	msg.Ack()
-	settle(1) // said too late, unless it comes before the verdict: then 6 is settled
+	ends(t, "the context of one that follows", behind[0].Context().Done())
+	again(1) // too late
 
-	msg = receive(t, ch)
-	if v := deliveryOf(t, msg).Version; v == 6 {
-		msg.Ack()
-		msg = receive(t, ch)
-	}
-	behind, settle = shardpub.Follow(msg.Context(), 5)
-	wantEqual(t, versionsOf(t, msg, behind), []int64{7, 8})
+	msg, _, settle = take(5, 6, 7, 8)
 	settle(99)
 	msg.Ack()
 	r.reaches(last)
+	if behind, _ := shardpub.Follow(msg.Context(), 1); behind != nil {
+		t.Errorf("%v after the Ack", versionsOf(t, msg, behind))
+	}
+}
+
+// What cannot be made into a message ends those that follow, and is judged in its turn.
+func TestFollowersEndBeforeOneThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sub := r.subscriber(shards(1), func(c *shardpub.SubscriberConfig) { c.Unmarshaler = notThird{} })
+	last := r.appendTo("orders-1", 4)
+	ch := r.subscribe(sub, "orders")
+	msg := receive(t, ch)
+	r.queued(sub, 4)
+	behind, settle := shardpub.Follow(msg.Context(), 9)
+	wantEqual(t, versionsOf(t, msg, behind), []int64{1, 2})
+	settle(9)
+	msg.Ack()
+	msg = receive(t, ch)
+	wantEqual(t, versionsOf(t, msg, nil), []int64{4})
+	msg.Ack()
+	r.reaches(last)
+	if letters := r.letters(); len(letters) != 1 || letters[0].Position != 3 {
+		t.Errorf("letters %+v", letters)
+	}
+}
+
+// notThird cannot read the third event.
+type notThird struct{ shardpub.DefaultMarshaler }
+
+func (m notThird) Unmarshal(topic, stream string, event kiroku.RecordedEvent) (*message.Message, error) {
+	if event.Position == 3 {
+		return nil, errors.New("no")
+	}
+	return m.DefaultMarshaler.Unmarshal(topic, stream, event)
+}
+
+// With a message that is given up nothing is settled but itself.
+func TestFollowersOfADeadLetterComeAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	sub := r.subscriber(shards(1))
+	last := r.appendTo("orders-1", 3)
+	var mu sync.Mutex
+	var seen []int64
+	done := serve(r.subscribe(sub, "orders"), func(msg *message.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		v := deliveryOf(t, msg).Version
+		if seen = append(seen, v); v > 1 {
+			return nil
+		}
+		r.queued(sub, 3)
+		_, settle := shardpub.Follow(msg.Context(), 2)
+		settle(2)
+		return middleware.Permanent(errors.New("no"))
+	})
+	r.reaches(last)
+	if err := sub.Close(); err != nil {
+		t.Error(err)
+	}
+	ends(t, "the channel", done)
+	wantEqual(t, seen, []int64{1, 2, 3})
+	if letters := r.letters(); len(letters) != 1 || letters[0].Position != 1 {
+		t.Errorf("letters %+v", letters)
+	}
 }
 
 // A bucket that goes hands nothing more out, and what it handed out with another

@@ -25,6 +25,6 @@ grep -rlE --include='*_test.go' --exclude-dir=testdata --exclude-dir=bin '^func 
 	dir=$(dirname "$file")
 	sed -nE 's/^func (Fuzz[A-Z0-9_][A-Za-z0-9_]*)\(.*/\1/p' "$file" | while read -r target; do
 		echo "$dir $target"
-		fuzz "$dir" "$target" || { endedByTheClock && echo "once more: the clock ended it" && fuzz "$dir" "$target"; }
+		fuzz "$dir" "$target" || { endedByTheClock && echo "once more: the clock ended it" && fuzz "$dir" "$target"; } || exit 1
 	done
 done

@@ -1,6 +1,8 @@
 -- What happened to the leases of each bucket and under them: changes of owner, and
 -- writes of checkpoints and dead letters. Each took effect between the start of its
--- transaction and its trigger, which ran while the lease row was locked.
+-- transaction and its trigger, which ran while the lease row was locked. (A write of the
+-- same owner between the trigger of a release and its commit would look impossible, and
+-- is harmless: P-24. None was seen.)
 select h.bucket, h.write, h.writer, h.from_worker, h.from_name, h.free, h.to_worker, h.to_name, h.began, h.at
 from (
     select o.bucket, false as write, o.writer, coalesce(o.from_worker::text, '') as from_worker, coalesce(o.from_name, '') as from_name,
