@@ -46,6 +46,10 @@ suite: postgres ## Run Watermill's universal suite in full (half an hour).
 pooler: postgres ## Run the tests that need PgBouncer.
 	$(GO) test $(race_flag) -count=1 -tags pgbouncer -run Pooler ./shardpub/
 
+.PHONY: simulate
+simulate: ## Simulate ownership over SCHEDULES (20,000) random schedules; a million take over an hour.
+	$(GO) test -count=1 -timeout 4h -run '^TestSimulatedOwnership$$' ./lease -sim.schedules=$(or $(SCHEDULES),20000)
+
 .PHONY: chaos
 chaos: postgres ## Break worker processes at random for a minute; DURATION=… SEED=… choose.
 	$(GO) run ./integration/chaos -duration $(or $(DURATION),60s) $(if $(SEED),-seed $(SEED))
