@@ -42,6 +42,9 @@ type Event struct {
 
 // log tells people, too: of dead letters as errors, of buckets as information.
 func (e Event) log(l watermill.LoggerAdapter) {
+	if !listens(l) {
+		return
+	}
 	fields := watermill.LogFields{"subscription": e.Subscription, "bucket": e.Bucket}
 	switch e.Kind {
 	case BucketAssigned:
@@ -59,4 +62,14 @@ func (e Event) log(l watermill.LoggerAdapter) {
 
 func (e Event) which() watermill.LogFields {
 	return watermill.LogFields{"stream": e.Stream, "position": e.Position, "attempt": e.Attempt}
+}
+
+// listens tells whether a logger does anything with what it is told. What is said
+// often is not even made for one that does not.
+func listens(l watermill.LoggerAdapter) bool {
+	switch l.(type) {
+	case watermill.NopLogger, *watermill.NopLogger:
+		return false
+	}
+	return true
 }

@@ -108,11 +108,18 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if err != nil {
 		return publishError(ctx, topic, err)
 	}
-	p.logger.Trace("Messages appended", watermill.LogFields{"topic": topic, "messages": len(messages), "streams": len(batches)})
+	p.log(topic, len(messages), len(batches))
 	if p.cfg.OnPublished != nil {
 		p.cfg.OnPublished(ctx, topic, appended)
 	}
 	return nil
+}
+
+func (p *Publisher) log(topic string, messages, streams int) {
+	if !listens(p.logger) {
+		return
+	}
+	p.logger.Trace("Messages appended", watermill.LogFields{"topic": topic, "messages": messages, "streams": streams})
 }
 
 // Close waits for the calls that are running and makes later ones fail with
