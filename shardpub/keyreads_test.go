@@ -1,0 +1,87 @@
+package shardpub_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/suisha-go/suisha/shardpub"
+)
+
+// keyReads counts the statements that read keys of the log, of a pool and all that
+// are made like it. The one that a new Node practises with reads nothing.
+type keyReads struct {
+	sql string
+	n   atomic.Int64
+}
+
+func (k *keyReads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if d.SQL == k.sql && d.Args[0] != int64(math.MaxInt64) {
+		k.n.Add(1)
+	}
+	return ctx
+}
+
+func (*keyReads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// assembled holds the buckets up until so many are there, so that they begin together.
+func assembled(buckets int64) func(*shardpub.SubscriberConfig) {
+	var here atomic.Int64
+	all := make(chan struct{})
+	return func(c *shardpub.SubscriberConfig) {
+		c.OnAssigned = func(ctx context.Context, _ shardpub.Assignment) {
+			if here.Add(1) == buckets {
+				close(all)
+			}
+			select {
+			case <-all:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// All subscriptions of a process have the same log to drain. One reader reads its keys
+// for all of them. No bucket gets full here: one that is reads on from where it was,
+// in pages that others have read before.
+func TestKeysAreReadOnceForAllSubscriptionsOfAProcess(t *testing.T) {
+	t.Parallel()
+	const streams, rounds, buckets = 100, 20, 4
+	text, err := os.ReadFile("../kiroku/sql/read_keys.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cost := func(subscriptions int) int64 {
+		r, reads := newRig(t), &keyReads{sql: string(text)}
+		for range rounds {
+			r.appendRound(orders, streams)
+		}
+		cfg := r.pool.Config()
+		cfg.ConnConfig.Tracer = reads
+		node, _ := r.newNode(newPool(t, cfg))
+		together := assembled(int64(subscriptions * buckets))
+		handled := make([]atomic.Int64, subscriptions)
+		for i := range handled {
+			sub := r.subscriber(on(node), shards(buckets), together, func(c *shardpub.SubscriberConfig) {
+				c.ConsumerGroup += strconv.Itoa(i)
+				c.PrefetchCount = streams * rounds
+			})
+			serve(r.subscribe(sub, orders), func(*message.Message) error { handled[i].Add(1); return nil })
+		}
+		for i := range handled {
+			r.until("all is handled", func() bool { return handled[i].Load() >= streams*rounds })
+		}
+		return reads.n.Load()
+	}
+	one, four := cost(1), cost(4)
+	t.Logf("%d reads of keys for one subscription, %d for four", one, four)
+	if one == 0 || four > 2*one {
+		t.Errorf("%d reads of keys for one subscription, %d for four", one, four)
+	}
+}
