@@ -84,6 +84,20 @@ func (d *database) close() {
 	_ = d.server.Stop()
 }
 
+// sessions opens so many beside the pool, which is too small for them and which
+// the load needs. They are fewer when the server goes down meanwhile.
+func (d *database) sessions(ctx context.Context, n int) []*pgx.Conn {
+	var all []*pgx.Conn
+	for range n {
+		conn, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
+		if err != nil {
+			break
+		}
+		all = append(all, conn)
+	}
+	return all
+}
+
 // socket is where the server listens.
 func (d *database) socket() string {
 	c := d.pool.Config().ConnConfig

@@ -6,6 +6,7 @@ import (
 	"context"
 	_ "embed"
 	"math/rand/v2"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -51,10 +52,13 @@ func kinds() []kind {
 		{"restart", classServer, 1, restart},
 		{"crash", classServer, 1, crash},
 		{"lock-lease", classLesser, 3, func(ctx context.Context, s *storm, rng *rand.Rand, _ *incident) bool {
-			return lockRow(ctx, s, holdLeaseSQL, rng.IntN(s.o.buckets))
+			return lockRow(ctx, s, holdLeaseSQL, rng.IntN(s.o.buckets), 0)
+		}},
+		{"lock-queue", classLesser, 2, func(ctx context.Context, s *storm, rng *rand.Rand, _ *incident) bool {
+			return lockRow(ctx, s, holdLeaseSQL, rng.IntN(s.o.buckets), queueLength)
 		}},
 		{"lock-checkpoint", classLesser, 2, func(ctx context.Context, s *storm, rng *rand.Rand, _ *incident) bool {
-			return lockRow(ctx, s, holdCheckpointSQL, rng.IntN(s.o.buckets))
+			return lockRow(ctx, s, holdCheckpointSQL, rng.IntN(s.o.buckets), 0)
 		}},
 		{"lock-presence", classLesser, 2, lockPresence},
 	}
@@ -219,17 +223,33 @@ func (s *storm) breakServer(ctx context.Context, first func(context.Context) err
 	return true
 }
 
-// lockRow locks one row of the subscription for two seconds.
-func lockRow(ctx context.Context, s *storm, sql string, which any) bool {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+// queueLength is how many sessions wait for a row in a full lock queue.
+const queueLength = 20
+
+// lockRow locks one row of the subscription for two seconds. So many more sessions
+// wait for the same lock meanwhile; all have ended when it returns. What becomes of
+// them says nothing: the server may be ended meanwhile.
+func lockRow(ctx context.Context, s *storm, sql string, which any, behind int) bool {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
+	queue := s.db.sessions(within, behind)
+	defer func() {
+		for _, c := range queue {
+			_ = c.Close(within)
+		}
+	}()
 	tx, err := s.db.pool.Begin(within)
 	if err != nil {
 		return false
 	}
+	var waiting sync.WaitGroup
+	defer waiting.Wait() // after the rollback, which lets them have the row
 	defer func() { _ = tx.Rollback(within) }()
 	if _, err := tx.Exec(within, sql, subscription, which); err != nil {
 		return false
+	}
+	for _, c := range queue {
+		waiting.Go(func() { _, _ = c.Exec(within, sql, subscription, which) })
 	}
 	pause(ctx, 2*time.Second)
 	return true
@@ -242,5 +262,5 @@ func lockPresence(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bo
 	}
 	defer s.fleet.give(p)
 	i.hit(p)
-	return lockRow(ctx, s, holdPresenceSQL, p.name)
+	return lockRow(ctx, s, holdPresenceSQL, p.name, 0)
 }

@@ -11,9 +11,9 @@
 // that reaches the server through a TCP proxy of its own. A publisher appends
 // events all the time. Meanwhile processes are killed, frozen, stopped and rolled,
 // lines are cut, delayed and black-holed, notifications are dropped, backends are
-// ended, the server is restarted and crashed, and rows are locked (see kinds).
-// Some workers have wrong clocks, some work without a session. -log FILE keeps
-// what they say.
+// ended, the server is restarted and crashed, and rows are locked, with a queue
+// behind the lock or without (see kinds). Some workers have wrong clocks, some
+// work without a session. -log FILE keeps what they say.
 //
 // Each call of a handler appends a row; triggers write down every change of an
 // owner, a checkpoint and a dead letter with who made it. When the faults are over
