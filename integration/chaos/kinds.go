@@ -141,25 +141,40 @@ func roll(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
 	return true
 }
 
-// scale makes the fleet eight, then two, then what it was.
+// scale makes the fleet one, then eight, then two, then what it was.
 func scale(ctx context.Context, s *storm, rng *rand.Rand, i *incident) bool {
-	for len(s.fleet.live()) < 8 && ctx.Err() == nil {
-		i.hit(s.spawn(ctx, rng))
-	}
+	s.shrink(ctx, rng, i, 1)
+	pause(ctx, between(rng, time.Second, 2*time.Second))
+	s.grow(ctx, rng, i, 8)
 	pause(ctx, between(rng, 2*time.Second, 4*time.Second))
-	for len(s.fleet.live()) > 2 && ctx.Err() == nil {
+	s.shrink(ctx, rng, i, 2)
+	pause(ctx, between(rng, time.Second, 2*time.Second))
+	s.grow(context.WithoutCancel(ctx), rng, i, s.o.workers)
+	return true
+}
+
+// grow starts processes until there are so many.
+func (s *storm) grow(ctx context.Context, rng *rand.Rand, i *incident, n int) {
+	for len(s.fleet.live()) < n && ctx.Err() == nil {
+		p := s.spawn(ctx, rng)
+		if p == nil {
+			return
+		}
+		i.hit(p)
+	}
+}
+
+// shrink asks processes to leave, one after the other, until there are only so
+// many, or other faults have the rest.
+func (s *storm) shrink(ctx context.Context, rng *rand.Rand, i *incident, n int) {
+	for len(s.fleet.live()) > n && ctx.Err() == nil {
 		p := s.fleet.take(rng)
 		if p == nil {
-			break
+			return
 		}
 		i.hit(p)
 		s.leave(p)
 	}
-	pause(ctx, between(rng, time.Second, 2*time.Second))
-	for len(s.fleet.live()) < s.o.workers {
-		s.spawn(ctx, rng)
-	}
-	return true
 }
 
 // endBackends ends backends of a worker, whatever they are for.
