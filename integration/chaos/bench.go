@@ -17,8 +17,9 @@ const (
 	benchBuckets = 64
 	benchStreams = 640
 	benchWork    = 200 * time.Millisecond
-	benchRate    = 350  // a little more than the handlers can do
-	benchBacklog = 3000 // events that wait at the beginning
+	benchRate    = 350                   // a little more than the handlers can do
+	benchBacklog = 3000                  // events that wait at the beginning
+	drainWork    = 10 * time.Millisecond // of the handlers that only end what was begun
 	benchWithin  = 90 * time.Second
 )
 

@@ -60,15 +60,21 @@ func found(name string, promised bool, cases []string) finding {
 	return finding{name, len(cases), promised, cases[:min(len(cases), mostEvidence)]}
 }
 
+// Findings that figures name.
+const (
+	foundLost     = "lost events"
+	foundDisorder = "order violations"
+)
+
 // questions each return one row per case.
 var questions = []struct {
 	name     string
 	promised bool
 	sql      string
 }{
-	{"lost events", true, lostSQL},
+	{foundLost, true, lostSQL},
 	{"holes in streams", true, holesSQL},
-	{"order violations", true, disorderSQL},
+	{foundDisorder, true, disorderSQL},
 	{"order violations in a tenure", true, tenureDisorderSQL},
 	{"events covered before they were handled", true, uncoveredSQL},
 	{"checkpoints that went back", true, backwardSQL},

@@ -5,10 +5,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -177,6 +179,48 @@ func TestCheckerSeesWhatWasPlanted(t *testing.T) {
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("got %q, want %q: %+v", got, tt.want, findings)
+			}
+		})
+	}
+}
+
+// What the checker finds is in the row of the planned moves; a repeat alone breaks
+// no promise.
+func TestVerdictOnMovesSaysWhatTheCheckerFound(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		versions []int64
+		want     string
+		broken   bool
+	}{
+		"nothing":         {[]int64{1, 2, 3}, "0, 0, 0 of 3 events", false},
+		"a repeat":        {[]int64{1, 2, 2, 3}, "1, 0, 0 of 3 events", false},
+		"a lost event":    {[]int64{1, 2}, "0, 1, 0 of 3 events", true},
+		"a wrong order":   {[]int64{1, 3, 2}, "0, 0, 1 of 3 events", true},
+		"all of them":     {[]int64{2, 2}, "1, 2, 2 of 3 events", true},
+		"nothing handled": {nil, "0, 3, 0 of 3 events", true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := plant(t)
+			for _, version := range tt.versions {
+				p.call("a", p.a, version)
+			}
+			findings, err := check(t.Context(), p.database, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			again, err := repeats(t.Context(), p.database, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := verdict(1000, 3, again, findings)
+			if f.N != 1000 || !strings.HasPrefix(f.Note, tt.want+",") {
+				t.Errorf("got %d: %q, want %q", f.N, f.Note, tt.want)
+			}
+			if errors.Is(err, errBroken) != tt.broken {
+				t.Errorf("got error %v", err)
 			}
 		})
 	}

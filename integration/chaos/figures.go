@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -75,50 +74,6 @@ func measureOne(ctx context.Context, o options, log io.Writer, loaded bool, meas
 	return measure(ctx, b)
 }
 
-// measureMoves lets two workers join two others and leave again, until a thousand
-// buckets have moved.
-func measureMoves(ctx context.Context, b *bench) ([]figure, error) {
-	if _, err := b.start(ctx, 2); err != nil {
-		return nil, err
-	}
-	if err := b.even(ctx); err != nil {
-		return nil, err
-	}
-	since := time.Now()
-	for range 18 {
-		joined, err := b.start(ctx, 2)
-		if err != nil {
-			return nil, err
-		}
-		if err := b.even(ctx); err != nil {
-			return nil, err
-		}
-		pause(ctx, time.Second)
-		var both sync.WaitGroup
-		for _, p := range joined {
-			both.Go(func() { b.fleet.stop(p) })
-		}
-		both.Wait()
-		if err := b.even(ctx); err != nil {
-			return nil, err
-		}
-		pause(ctx, time.Second)
-	}
-	return b.asked(ctx, since, moves)
-}
-
-// asked ends all that goes on and asks for figures since a time.
-func (b *bench) asked(ctx context.Context, since time.Time, question func(context.Context, *database, time.Time) ([]figure, error)) ([]figure, error) {
-	b.still()
-	if _, err := b.db.pool.Exec(ctx, prepareSQL); err != nil {
-		return nil, err
-	}
-	if err := noteKills(ctx, b.db, b.kills); err != nil {
-		return nil, err
-	}
-	return question(ctx, b.db, since)
-}
-
 // measureFailover kills one worker of three again and again.
 func measureFailover(ctx context.Context, b *bench) ([]figure, error) {
 	return b.failovers(ctx, "SIGKILL", b.fleet.kill)
@@ -161,7 +116,14 @@ func (b *bench) failovers(ctx context.Context, name string, end func(*process)) 
 		}
 		all = append(all[1:], next...)
 	}
-	figures, err := b.asked(ctx, since, failovers)
+	b.still()
+	if _, err := b.db.pool.Exec(ctx, prepareSQL); err != nil {
+		return nil, err
+	}
+	if err := noteKills(ctx, b.db, b.kills); err != nil {
+		return nil, err
+	}
+	figures, err := failovers(ctx, b.db, since)
 	for i := range figures {
 		figures[i].Name += ", " + name
 	}

@@ -26,7 +26,7 @@
 // With -figures it breaks nothing at random but measures, in at most 40 minutes,
 // how long planned moves, failovers, joins, cold starts and restarts take, what
 // workers write that were frozen for longer than their leases, and what moves when
-// nothing happens.
+// nothing happens. The checker also says what the planned moves did to the events.
 package main
 
 import (

@@ -63,9 +63,9 @@ type move struct {
 	Young                       bool // the next owner has just started
 }
 
-// moves are the planned moves since a time. The events must have been prepared.
-func moves(ctx context.Context, d *database, since time.Time) ([]figure, error) {
-	rows, err := d.pool.Query(ctx, movesSQL, since)
+// moves are the planned moves between two times. The events must have been prepared.
+func moves(ctx context.Context, d *database, since, until time.Time) ([]figure, error) {
+	rows, err := d.pool.Query(ctx, movesSQL, since, until)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func failovers(ctx context.Context, d *database, since time.Time) ([]figure, err
 
 // handovers are moves and failovers.
 func handovers(ctx context.Context, d *database, since time.Time) ([]figure, error) {
-	planned, err := moves(ctx, d, since)
+	planned, err := moves(ctx, d, since, time.Now())
 	if err != nil {
 		return nil, err
 	}

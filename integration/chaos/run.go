@@ -115,31 +115,43 @@ const (
 	stillFor   = 15 * time.Second // checkpoints of idle buckets follow every 5 s
 )
 
-// drain waits until everything is handled and every checkpoint at the end.
+// drain tells whether the workers drained everything.
 func (s *storm) drain(ctx context.Context) bool {
+	began := time.Now()
+	events, err := s.db.drain(ctx, s.o)
+	switch {
+	case err == nil:
+		s.say("drained %d events in %.1f s", events, time.Since(began).Seconds())
+	case ctx.Err() == nil:
+		s.trouble("%v", err)
+	}
+	return err == nil
+}
+
+// drain waits until everything is handled and every checkpoint at the end, and
+// returns how many events that is. How long it may take follows from how many wait.
+func (d *database) drain(ctx context.Context, o options) (int64, error) {
 	began := time.Now()
 	var events, done, last, slowest int64
 	limit := drainLeast
 	for first := true; time.Since(began) < limit; {
 		var err error
-		if events, last, err = s.db.progress(ctx); err == nil {
-			done, slowest, err = s.db.handled(ctx)
+		if events, last, err = d.progress(ctx); err == nil {
+			done, slowest, err = d.handled(ctx)
 		}
 		if err == nil && first {
 			first = false
-			perSecond := float64(s.o.buckets) / s.o.work.Seconds() / 4
+			perSecond := float64(o.buckets) / o.work.Seconds() / 4
 			limit += time.Duration(float64(events-done)/perSecond*float64(time.Second)) + stillFor
 		}
 		if err == nil && done >= events && slowest >= last {
-			s.say("drained %d events in %.1f s", events, time.Since(began).Seconds())
-			return true
+			return events, nil
 		}
 		if !pause(ctx, 250*time.Millisecond) {
-			return false
+			return events, context.Cause(ctx)
 		}
 	}
-	s.trouble("not drained within %s: %d of %d events, slowest checkpoint %d of %d", limit.Round(time.Second), done, events, slowest, last)
-	return false
+	return events, fmt.Errorf("not drained within %s: %d of %d events, slowest checkpoint %d of %d", limit.Round(time.Second), done, events, slowest, last)
 }
 
 func (s *storm) report(ctx context.Context, load *load, drained bool) (*report, error) {

@@ -26,4 +26,4 @@ left join lateral (
 ) as prior on true
 join chaos.events e on e.stream = f.stream and e.version = f.version
 where r.from_worker is not null and r.to_worker is null and next.to_worker <> r.from_worker
-    and e.created_at <= r.at and r.at >= $1
+    and e.created_at <= r.at and r.at between $1 and $2
