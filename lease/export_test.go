@@ -3,6 +3,9 @@ package lease
 // SetRandom fixes the jitter. Call it before the first pass.
 func (k *Keeper) SetRandom(f func() float64) { k.random = f }
 
+// SetPlan has the Keeper decide otherwise. Call it before the first pass.
+func (k *Keeper) SetPlan(f func(View) Decision) { k.plan = f }
+
 // Successor is whose session one watches.
 var Successor = successor
 

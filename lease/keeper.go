@@ -54,6 +54,7 @@ type Keeper struct {
 	memory *memory
 	missed int
 	random func() float64
+	plan   func(View) Decision
 
 	mu       sync.Mutex // guards what follows
 	entries  map[int]*entry
@@ -103,6 +104,7 @@ func NewKeeper(store Store, holder Holder, cfg KeeperConfig) (*Keeper, error) {
 		turn:     make(chan struct{}, 1),
 		memory:   newMemory(cfg.RenewInterval),
 		random:   rand.Float64,
+		plan:     Plan,
 		entries:  map[int]*entry{},
 		resigned: map[int]time.Time{},
 	}, nil

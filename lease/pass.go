@@ -98,10 +98,10 @@ func (k *Keeper) pass(ctx context.Context) (Pass, outlook, error) {
 	k.cfg.Watch.follow(k, s.Workers)
 	k.memory.see(s.sent, s.came, live, s.Rows)
 	v := k.view(s, live)
-	d := Plan(v)
+	d := k.plan(v)
 	if k.memory.dealt(s.sent, s.came, d.Due, v.keiro) {
 		v = k.view(s, live)
-		d = Plan(v)
+		d = k.plan(v)
 	}
 	pass.Share, pass.Live, pass.Awaits = d.Share, len(v.Members), d.Awaits
 	k.mu.Lock()

@@ -86,6 +86,9 @@ func (w *world) start(weight int) *proc {
 		p.gate(0)
 		return random.Float64()
 	})
+	if w.fault.plan != nil {
+		k.SetPlan(w.fault.plan)
+	}
 	p.keeper = k
 	w.table.listen(func() {
 		p.mu.Lock()

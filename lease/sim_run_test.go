@@ -22,9 +22,10 @@ type outcome struct {
 
 // fault is a mistake that is seeded into a simulation, to be found.
 type fault struct {
-	store  func(lease.Store) lease.Store // put before the table of each worker
-	config lease.Config                  // of each worker
-	grace  time.Duration                 // of the watches, instead of both of theirs
+	store  func(lease.Store) lease.Store   // put before the table of each worker
+	plan   func(lease.View) lease.Decision // of each worker, instead of lease.Plan
+	config lease.Config                    // of each worker
+	grace  time.Duration                   // of the watches, instead of both of theirs
 	// blind: a beat during the grace does not matter. ageless: the server does not
 	// know when it began.
 	blind, ageless bool
