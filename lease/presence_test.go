@@ -105,6 +105,45 @@ func TestJoinRemovesTheLongDead(t *testing.T) {
 	}
 }
 
+// The log of who owned what is bounded by age and by length, for each subscription.
+func TestJoinRemovesTheOldEndOfTheLog(t *testing.T) {
+	t.Parallel()
+	pool := database(t, 1)
+	s := newStore(pool)
+	entries := func(subscription, age string, many int) {
+		exec(t, pool, `
+			insert into suisha.ownership_log (subscription, bucket, reason, at)
+			select $1, n, $2::text, now() - $2::text::interval from generate_series(0, $3::int - 1) n`, subscription, age, many)
+	}
+	// left counts what is left by age, and the lowest bucket of each.
+	left := func(step, want string) {
+		t.Helper()
+		if err := s.Join(t.Context(), lease.Presence{Subscription: name, TTL: ttl, Weight: 1, Identity: lease.Identity{Worker: uuid.New()}}); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := pool.QueryRow(t.Context(), `
+			select string_agg(format('%s: %s from %s', reason, many, first), ', ' order by reason)
+			from (
+				select reason, count(*) as many, min(bucket) as first
+				from suisha.ownership_log where subscription = $1 group by reason
+			) as l`, name).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: left are %q, %v, not %q", step, got, err, want)
+		}
+	}
+	entries(name, "169 hours", 3)
+	entries(name, "167 hours", 10_000)
+	entries("another", "169 hours", 2)
+	left("a week", "167 hours: 10000 from 0")
+	entries(name, "1 hour", 7)
+	left("10,000", "1 hour: 7 from 0, 167 hours: 9993 from 7")
+	left("nothing to trim", "1 hour: 7 from 0, 167 hours: 9993 from 7")
+	var others int
+	if err := pool.QueryRow(t.Context(), `select count(*) from suisha.ownership_log where subscription = 'another'`).Scan(&others); err != nil || others != 2 {
+		t.Errorf("another subscription has %d entries left, %v", others, err)
+	}
+}
+
 func TestJoinReleaseAndLeaveNotify(t *testing.T) { // P-19
 	t.Parallel()
 	pool := database(t, 1)
