@@ -76,6 +76,12 @@ func TestPresenceSaysWhoAWorkerIs(t *testing.T) {
 	if err := pool.QueryRow(t.Context(), `select labels->>'zone' from suisha.workers`).Scan(&label); err != nil || label != "b" {
 		t.Errorf("label %q, %v", label, err)
 	}
+	var host, version string
+	var pid int
+	if err := pool.QueryRow(t.Context(), `select host, pid, version from suisha.workers`).Scan(&host, &pid, &version); err != nil ||
+		host != "h" || pid != 7 || version != "v" {
+		t.Errorf("host %q, pid %d, version %q, %v", host, pid, version, err)
+	}
 	// The owner's beat clears a mark.
 	exec(t, pool, `update suisha.workers set gone_at = now()`)
 	if !beat(t, s, 2, uuid.New()).Workers[0].Gone {
