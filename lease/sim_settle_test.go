@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/suisha-go/suisha/lease"
 )
 
 // Times after the last fault.
@@ -142,6 +144,7 @@ func (w *world) settle() time.Duration {
 		case now.Sub(since) > calmFor:
 			w.steady()
 			w.lastDeath(began)
+			w.lastLoss()
 			return since.Sub(began)
 		}
 	}
@@ -204,6 +207,27 @@ func (w *world) lastDeath(since time.Time) {
 	time.Sleep(seenFor)
 	if dark, _ := w.amiss(); dark != "" {
 		w.violate("%v after the death of %v %s", seenFor, p, dark)
+	}
+}
+
+// lostFor is how long the buckets of a machine may be nobody's that is lost: the TTL, and
+// a second. When all is well its neighbours have watched its leases by then (P-11).
+const lostFor = lease.DefaultTTL + time.Second
+
+// lastLoss loses the machine of a worker when all is well again, and nobody sees its
+// session end: the buckets are taken when the leases run out. Another third of the
+// schedules ends so.
+func (w *world) lastLoss() {
+	alive := w.alive()
+	if len(alive) < 2 || w.keiroHere() || w.s.seed%3 != 1 || w.broken() {
+		return
+	}
+	p := alive[int(w.s.seed/3)%len(alive)]
+	w.note("%v is the last to be lost", p)
+	p.kill()
+	time.Sleep(lostFor)
+	if dark, _ := w.amiss(); dark != "" {
+		w.violate("%v after the loss of %v %s", lostFor, p, dark)
 	}
 }
 
