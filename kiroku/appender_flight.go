@@ -108,7 +108,7 @@ func (f *flight) streams() []string {
 func (f *flight) context() (context.Context, context.CancelFunc) {
 	all := make([]context.Context, len(f.members))
 	for i, s := range f.members {
-		all[i] = s.ctx
+		all[i] = s.ctx //nolint:fatcontext // each is another one
 	}
 	return callers.UntilLast(all)
 }

@@ -87,7 +87,7 @@ func (g *beats) take() []*sharedBeat {
 func (p *Postgres) sendBeats(all []*sharedBeat) {
 	ctxs := make([]context.Context, len(all))
 	for i, s := range all {
-		ctxs[i] = s.ctx
+		ctxs[i] = s.ctx //nolint:fatcontext // each is another one
 	}
 	ctx, cancel := callers.UntilLast(ctxs)
 	defer cancel()
