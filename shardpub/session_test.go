@@ -177,6 +177,39 @@ func TestBucketsOfAProcessThatDiesAreTakenWithinSeconds(t *testing.T) {
 	w.mend()
 }
 
+// A line that leads nowhere any more is no death: the server keeps the session, nobody
+// marks its process, and its buckets go when their leases have run out (P-16).
+func TestHalfOpenSessionIsNoDeath(t *testing.T) {
+	t.Parallel()
+	const ttl = 4 * time.Second
+	r := newRig(t)
+	w := &wire{}
+	node, _ := r.newNode(w.pool(r), func(c *shardpub.NodeConfig) { c.Lease = lease.Config{TTL: ttl, RenewInterval: time.Second} })
+	serve(r.subscribe(r.subscriber(on(node), shards(4)), orders), func(*message.Message) error { return nil })
+	r.until("the first owns all", func() bool { return r.owned() == 4 })
+	serve(r.subscribe(r.subscriber(shards(4)), orders), func(*message.Message) error { return nil })
+	r.until("they share", r.twoShare)
+	r.watched()
+	w.vanish()
+	vanished := time.Now()
+	reasons := func(reason string) int {
+		return ask[int](r, fmt.Sprintf(`select count(*)::int from suisha.ownership_log where reason = '%s'`, reason))
+	}
+	r.until("its buckets are taken", func() bool { return reasons("expired") == 2 })
+	if took := time.Since(vanished); took < ttl/2 {
+		t.Errorf("it took %s only", took)
+	}
+	if gone, marked := reasons("gone"), ask[int](r, `select count(*)::int from suisha.workers where gone_at is not null`); gone+marked > 0 {
+		t.Errorf("%d buckets were taken by a mark, %d workers are marked", gone, marked)
+	}
+	if held := ask[int](r, `select count(*)::int from pg_locks where locktype = 'advisory' and granted and mode = 'ExclusiveLock'
+		and objsubid = 1 and database = (select oid from pg_database where datname = current_database())`); held != 2 {
+		t.Errorf("%d sessions hold a lock, want that of the lost one, too", held)
+	}
+	w.cut() // the server hears of it at last
+	w.mend()
+}
+
 // Whatever way a pool is configured to send statements, a worker lives on it: reads,
 // checkpoints, dead letters, releases, and the watch.
 func TestWorkersLiveInEveryExecMode(t *testing.T) {

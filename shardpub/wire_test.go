@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -17,6 +18,7 @@ type wire struct {
 	refuses bool
 	conns   []*wireConn
 	read    atomic.Int64 // bytes that came over it
+	silent  atomic.Bool  // what is closed at one end stays open at the other
 }
 
 type wireConn struct {
@@ -40,6 +42,13 @@ func (c *wireConn) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
+}
+
+func (c *wireConn) Close() error {
+	if c.wire.silent.Load() {
+		return c.SetDeadline(time.Unix(1, 0)) // whoever reads is told
+	}
+	return c.Conn.Close()
 }
 
 // pool reaches the rig's database over the wire.
@@ -98,4 +107,14 @@ func (w *wire) freeze() {
 	for _, c := range w.conns {
 		c.frozen.Store(true)
 	}
+}
+
+// vanish is the end of a machine: nobody is told anything, not that a connection is
+// closed either.
+func (w *wire) vanish() {
+	w.freeze()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuses = true
+	w.silent.Store(true)
 }
