@@ -117,12 +117,13 @@ type call struct {
 	again    bool    // another worker was given it
 }
 
-// callsOf lists the events that a worker was given.
+// callsOf lists the events that a worker was given until it was killed, and which came
+// to another one after that. (It may have had a bucket before, and lost it.)
 func (w *world) callsOf(owner uuid.UUID, killed time.Time) []call {
 	w.t.Helper()
 	rows, err := w.pool.Query(context.Background(), `select bucket, position, bool_or(ended is not null),
 			coalesce(extract(epoch from $2 - max(ended_at)) * 1000, 0)::float8,
-			exists (select from calls o where o.stream = c.stream and o.version = c.version and o.worker_id <> $1 and o.id > max(c.id))
+			exists (select from calls o where o.stream = c.stream and o.version = c.version and o.worker_id <> $1 and o.at > $2)
 		from calls c where worker_id = $1 group by bucket, position, stream, version`, owner, killed)
 	if err != nil {
 		w.t.Fatal(err)
