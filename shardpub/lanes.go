@@ -142,8 +142,10 @@ func (l *lanes) next() (*entry, bool) {
 // waitingFor reports whether more than n callers of next would find an event.
 func (l *lanes) waitingFor(n int) bool { return l.out+l.eligible() > n }
 
-// following are up to n of the events behind one that is out, in its stream.
+// following are up to n of the events behind one that is out, in its stream; not so many
+// that too much would be settled above the mark.
 func (l *lanes) following(e *entry, n int) []*entry {
+	n = min(n, l.most-l.ahead())
 	var all []*entry
 	for f := e.next; f != nil && len(all) < n; f = f.next {
 		all = append(all, f)

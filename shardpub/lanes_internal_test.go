@@ -146,6 +146,7 @@ func (m *lanesModel) settle(i int) {
 func (m *lanesModel) settleWith(i, n int) {
 	e := m.out[i]
 	m.out = slices.Delete(m.out, i, i+1)
+	n = min(n, m.l.most-len(m.ahead()))
 	var behind []*entry
 	for _, o := range m.unsettled {
 		if o != e && o.event.StreamID == e.event.StreamID && len(behind) < n {
