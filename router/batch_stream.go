@@ -46,8 +46,8 @@ func StreamBatch(size int, h BatchHandlerFunc) message.NoPublishHandlerFunc {
 		if len(behind) == 0 {
 			return h.alone(msg)
 		}
-		done, err := h.together(append([]*message.Message{msg}, behind...))
-		if errors.Is(err, errSomebodys) {
+		done, told, err := h.together(append([]*message.Message{msg}, behind...))
+		if !told {
 			return h.alone(msg)
 		}
 		settle(done - 1)
@@ -64,34 +64,30 @@ func (h BatchHandlerFunc) alone(msg *message.Message) error {
 	return err
 }
 
-// errSomebodys: it cannot be said which message of a batch failed.
-var errSomebodys = errors.New("router: of a batch of a stream, one message failed")
-
 // together handles messages of a stream. It returns how many are done, and the first
-// one's error if it is not.
-func (h BatchHandlerFunc) together(msgs []*message.Message) (done int, err error) {
-	ctx := msgs[0].Context()
+// one's error if it is not; told is false when it cannot be said whose the error is.
+func (h BatchHandlerFunc) together(msgs []*message.Message) (done int, told bool, first error) {
 	defer func() {
 		if recover() != nil {
-			done, err = 0, errSomebodys // who panics does so again
+			done, told, first = 0, false, nil // who panics does so again
 		}
 	}()
-	err = h(ctx, msgs)
+	ctx := msgs[0].Context()
+	err := h(ctx, msgs)
 	if err == nil {
-		return len(msgs), nil
+		return len(msgs), true, nil
 	}
 	each, ok := resultsOf(err, len(msgs))
-	switch failed := slices.IndexFunc(each, func(err error) bool { return err != nil }); {
-	case ok && failed < 0:
-		return len(msgs), nil
-	case ok && failed > 0:
-		return failed, nil
-	case ok:
-		return 0, each[0]
-	case ctx.Err() != nil:
-		return 0, err
+	if !ok {
+		return 0, ctx.Err() != nil, err // its time was theirs together
+	}
+	switch failed := slices.IndexFunc(each, func(err error) bool { return err != nil }); failed {
+	case -1:
+		return len(msgs), true, nil
+	case 0:
+		return 0, true, each[0]
 	default:
-		return 0, errSomebodys
+		return failed, true, nil
 	}
 }
 

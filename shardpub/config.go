@@ -83,10 +83,10 @@ type SubscriberConfig struct {
 	// Events of one stream always go one by one, or several together where a handler
 	// asks for it with [Follow].
 	//
-	// Defaults to 1: a bucket is handled strictly in order (but for Follow), and an event that fails
-	// holds up its whole bucket until it succeeds or is given up. With more, it
-	// holds up its own stream, and others go on in the places that are left, until
-	// they are PrefetchCount events ahead, or 4,096 if that is less.
+	// Defaults to 1: a bucket is handled strictly in order (but for Follow), and an
+	// event that fails holds up its whole bucket until it succeeds or is given up.
+	// With more, it holds up its own stream, and others go on in the places that are
+	// left, until they are PrefetchCount events ahead, or 4,096 if that is less.
 	Concurrency int
 
 	// MaxInFlight bounds the deliveries in flight per subscription and process.

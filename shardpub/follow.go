@@ -2,7 +2,7 @@ package shardpub
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -64,20 +64,14 @@ func (h *handing) follow(r *run) bool {
 
 // run is some events behind a delivered one.
 type run struct {
-	most int
-
-	mu      sync.Mutex // guards what follows
-	settled int
+	most    int
+	settled atomic.Int64
 }
 
 // judged is the run of a delivery that is over.
 var judged = &run{}
 
-func (r *run) settle(n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.settled = min(max(n, 0), r.most)
-}
+func (r *run) settle(n int) { r.settled.Store(int64(min(max(n, 0), r.most))) }
 
 // followed is how many of those behind the event are settled with it, whatever is
 // said later. Nothing follows it any more.
@@ -86,9 +80,7 @@ func (h *handing) followed() int {
 	if r == nil {
 		return 0
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.settled
+	return int(r.settled.Load())
 }
 
 // follower is an event behind one that is out, as it was when that was asked for.
