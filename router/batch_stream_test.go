@@ -119,41 +119,28 @@ func TestStreamBatchIsOfOneStream(t *testing.T) {
 	t.Parallel()
 	const streams, rounds, size = 5, 8, 3
 	pool := database(t)
-	for range rounds {
-		for n := range streams {
-			add(t, pool, stream("orders", n), 1)
-		}
-	}
+	addRounds(t, pool, rounds, streams)
 	w := newWorker(t, pool, quick(2))
 	var mu sync.Mutex
-	done, largest := map[string][]int64{}, 0
+	var done diary
+	largest := 0
 	w.AddStreamBatchHandler("billing", "orders", size, func(_ context.Context, msgs []*message.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
 		largest = max(largest, len(msgs))
 		first, _ := shardpub.DeliveryFromContext(msgs[0].Context())
 		for _, msg := range msgs {
-			d, _ := shardpub.DeliveryFromContext(msg.Context())
-			if d.Stream != first.Stream {
+			if d := done.note(msg); d.Stream != first.Stream {
 				t.Errorf("%s in a batch of %s", d.Stream, first.Stream)
 			}
-			done[d.Stream] = append(done[d.Stream], d.Version)
 		}
 		return nil
 	})
 	start(t, w)
-	eventually(t, "all events", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		n := 0
-		for _, versions := range done {
-			n += len(versions)
-		}
-		return n >= streams*rounds
-	})
+	eventually(t, "all events", func() bool { return done.len() >= streams*rounds })
 	stop(t, w)
 	for n := range streams {
-		if got := done[stream("orders", n)]; !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7, 8}) {
+		if got := done.versions()[stream("orders", n)]; !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6, 7, 8}) {
 			t.Errorf("%s: %v", stream("orders", n), got)
 		}
 	}

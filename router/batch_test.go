@@ -122,16 +122,13 @@ func TestBatchHandlerSettlesEachMessageByItself(t *testing.T) {
 	t.Parallel()
 	const streams, events, size = 24, 5, 6
 	pool := database(t)
-	for range events {
-		for n := range streams {
-			add(t, pool, stream("orders", n), 1)
-		}
-	}
+	addRounds(t, pool, events, streams)
 	cfg := quick(2)
 	cfg.Retry = shardpub.RetryPolicy{Delay: 10 * time.Millisecond}
 	w := newWorker(t, pool, cfg)
 	var mu sync.Mutex
-	done, largest := map[string][]int64{}, 0
+	var done diary
+	largest := 0
 	w.AddBatchHandler("billing", "orders", size, func(_ context.Context, msgs []*message.Message) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -149,28 +146,20 @@ func TestBatchHandlerSettlesEachMessageByItself(t *testing.T) {
 			case d.Stream == stream("orders", 2) && d.Version == 2 && d.Attempt == 0:
 				results[i] = errors.New("not yet")
 			default:
-				done[d.Stream] = append(done[d.Stream], d.Version)
+				done.note(msg)
 			}
 		}
 		return results
 	})
 	start(t, w)
-	eventually(t, "all events", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		n := 0
-		for _, versions := range done {
-			n += len(versions)
-		}
-		return n >= streams*events-1
-	})
+	eventually(t, "all events", func() bool { return done.len() >= streams*events-1 })
 	stop(t, w)
 	for n := range streams {
 		want := []int64{1, 2, 3, 4, 5}
 		if n == 1 {
 			want = []int64{1, 3, 4, 5}
 		}
-		if got := done[stream("orders", n)]; !slices.Equal(got, want) {
+		if got := done.versions()[stream("orders", n)]; !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", stream("orders", n), got, want)
 		}
 	}

@@ -83,6 +83,16 @@ func add(tb testing.TB, db kiroku.DB, stream string, n int) kiroku.Position {
 	return out[0].Position
 }
 
+// addRounds appends an event to each of so many streams of orders, and again.
+func addRounds(tb testing.TB, db kiroku.DB, rounds, streams int) {
+	tb.Helper()
+	for range rounds {
+		for n := range streams {
+			add(tb, db, stream("orders", n), 1)
+		}
+	}
+}
+
 func exec(tb testing.TB, db kiroku.DB, sql string, args ...any) {
 	tb.Helper()
 	if _, err := db.Exec(tb.Context(), sql, args...); err != nil {
@@ -157,6 +167,15 @@ func (d *diary) all() []shardpub.Delivery {
 }
 
 func (d *diary) len() int { return len(d.all()) }
+
+// versions are those of each stream, in order.
+func (d *diary) versions() map[string][]int64 {
+	of := map[string][]int64{}
+	for _, delivery := range d.all() {
+		of[delivery.Stream] = append(of[delivery.Stream], delivery.Version)
+	}
+	return of
+}
 
 func stream(category string, n int) string { return fmt.Sprintf("%s-%d", category, n) }
 

@@ -12,51 +12,57 @@ import (
 	"github.com/suisha-go/suisha/shardpub"
 )
 
-// flushes notes the checkpoint statements of a pool and all that are made like it.
-type flushes struct {
+// sent notes when a statement is sent by a pool and all that are made like it.
+type sent struct {
 	sql string
 
-	mu   sync.Mutex
-	sent []flushed
+	mu    sync.Mutex
+	calls []call
 }
 
-type flushed struct {
-	at            time.Time
-	subscriptions []string // of each row
+type call struct {
+	at   time.Time
+	args []any
 }
 
-func (f *flushes) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if d.SQL == f.sql {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.sent = append(f.sent, flushed{time.Now(), d.Args[0].([]string)})
+func (s *sent) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	if d.SQL == s.sql {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.calls = append(s.calls, call{time.Now(), d.Args})
 	}
 	return ctx
 }
-func (f *flushes) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (s *sent) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (f *flushes) all() []flushed {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.sent)
+func (s *sent) all() []call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
 }
 
-// flushing makes a Node whose checkpoint statements are noted.
-func (r *rig) flushing() (*shardpub.Node, *flushes) {
+// sending makes a Node of which one of its statements is noted.
+func (r *rig) sending(name string) (*shardpub.Node, *sent) {
 	r.t.Helper()
-	f := &flushes{sql: statement(r.t, "checkpoint.sql")}
+	s := &sent{sql: statement(r.t, name)}
 	cfg := r.pool.Config()
-	cfg.ConnConfig.Tracer = f
+	cfg.ConnConfig.Tracer = s
 	node, _ := r.newNode(newPool(r.t, cfg))
-	return node, f
+	return node, s
 }
+
+// checkpoints are sent by checkpoint.sql.
+const checkpoints = "checkpoint.sql"
+
+// saved are the subscriptions of the rows of a checkpoint statement.
+func (c call) saved() []string { return c.args[0].([]string) }
 
 // Checkpoints of all buckets of all subscriptions go out together, at most 20 times
 // a second, however short CheckpointInterval is; and at once after a quiet time.
 func TestCheckpointsGoOutTogetherTwentyTimesASecond(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	node, sent := r.flushing()
+	node, sent := r.sending(checkpoints)
 	for _, name := range []string{group, "shipping"} {
 		sub := r.subscriber(on(node), shards(16), concurrency(4), func(c *shardpub.SubscriberConfig) {
 			c.ConsumerGroup, c.CheckpointInterval = name, time.Millisecond
@@ -80,7 +86,7 @@ func TestCheckpointsGoOutTogetherTwentyTimesASecond(t *testing.T) {
 		if i > 0 && s.at.Sub(all[i-1].at) < 45*time.Millisecond {
 			t.Errorf("the next statement came after %s", s.at.Sub(all[i-1].at))
 		}
-		if slices.Contains(s.subscriptions, group) && slices.Contains(s.subscriptions, "shipping") && len(s.subscriptions) > 16 {
+		if slices.Contains(s.saved(), group) && slices.Contains(s.saved(), "shipping") && len(s.saved()) > 16 {
 			together++
 		}
 	}
@@ -95,7 +101,7 @@ func TestCheckpointsGoOutTogetherTwentyTimesASecond(t *testing.T) {
 func TestCheckpointsOfIdleBucketsFollowRarely(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	node, sent := r.flushing()
+	node, sent := r.sending(checkpoints)
 	sub := r.subscriber(on(node), shards(64))
 	serve(r.subscribe(sub, orders), handleWith(&diary{}))
 	r.until("all is owned", func() bool { return r.owned() == 64 })
@@ -108,8 +114,8 @@ func TestCheckpointsOfIdleBucketsFollowRarely(t *testing.T) {
 		t.Errorf("%d statements in 12 s, want one or two", n)
 	}
 	for _, s := range sent.all()[before:] {
-		if len(s.subscriptions) != 64 {
-			t.Errorf("a statement for %d buckets of 64", len(s.subscriptions))
+		if len(s.saved()) != 64 {
+			t.Errorf("a statement for %d buckets of 64", len(s.saved()))
 		}
 	}
 	head := r.appendTo("parcels-1", 1)

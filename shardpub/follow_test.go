@@ -14,21 +14,6 @@ import (
 	"github.com/suisha-go/suisha/shardpub"
 )
 
-// queued waits until so many events of its one bucket wait, those that are out included.
-func (r *rig) queued(sub *shardpub.Subscriber, n int) {
-	r.t.Helper()
-	r.until("events queued", func() bool { return bucketOf(sub).Queued == n })
-}
-
-func bucketOf(sub *shardpub.Subscriber) (b shardpub.BucketStatus) {
-	for _, s := range sub.Status() {
-		if len(s.Buckets) > 0 {
-			b = s.Buckets[0]
-		}
-	}
-	return b
-}
-
 // versionsOf are those of a delivered message and of what follows it.
 func versionsOf(t *testing.T, msg *message.Message, behind []*message.Message) (all []int64) {
 	t.Helper()
@@ -53,7 +38,7 @@ func TestFollowersAreSettledAsFarAsSettleWasTold(t *testing.T) {
 		return msg, behind, settle
 	}
 	first := receive(t, ch)
-	r.queued(sub, 8)
+	r.until("all wait", func() bool { return queued(sub) == 8 })
 	behind, settle := shardpub.Follow(first.Context(), 3)
 	wantEqual(t, versionsOf(t, first, behind), []int64{1, 2, 3, 4})
 	behind[0].Payload[0] = 'X' // it is the handler's
@@ -102,7 +87,7 @@ func TestFollowersEndBeforeOneThatCannotBeMade(t *testing.T) {
 	last := r.appendTo("orders-1", 4)
 	ch := r.subscribe(sub, "orders")
 	msg := receive(t, ch)
-	r.queued(sub, 4)
+	r.until("all wait", func() bool { return queued(sub) == 4 })
 	behind, settle := shardpub.Follow(msg.Context(), 9)
 	wantEqual(t, versionsOf(t, msg, behind), []int64{1, 2})
 	settle(9)
@@ -141,7 +126,7 @@ func TestFollowersOfADeadLetterComeAgain(t *testing.T) {
 		if seen = append(seen, v); v > 1 {
 			return nil
 		}
-		r.queued(sub, 3)
+		r.until("all wait", func() bool { return queued(sub) == 3 })
 		_, settle := shardpub.Follow(msg.Context(), 2)
 		settle(2)
 		return middleware.Permanent(errors.New("no"))
@@ -170,7 +155,7 @@ func TestBucketThatGoesHasNoFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	msg := receive(t, ch)
-	r.queued(sub, 4)
+	r.until("all wait", func() bool { return queued(sub) == 4 })
 	_, settle := shardpub.Follow(msg.Context(), 1)
 	settle(1)
 	leave()
@@ -187,7 +172,7 @@ func TestBucketThatGoesHasNoFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	msg = receive(t, ch)
-	r.queued(sub, 2)
+	r.until("all wait", func() bool { return queued(sub) == 2 })
 	leave()
 	r.until("draining", func() bool { return bucketOf(sub).State == shardpub.Draining })
 	if behind, _ := shardpub.Follow(msg.Context(), 1); behind != nil {

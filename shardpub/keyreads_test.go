@@ -3,32 +3,25 @@ package shardpub_test
 import (
 	"context"
 	"math"
-	"os"
 	"strconv"
 	"sync/atomic"
 	"testing"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/suisha-go/suisha/shardpub"
 )
 
-// keyReads counts the statements that read keys of the log, of a pool and all that
-// are made like it. The one that a new Node practises with reads nothing.
-type keyReads struct {
-	sql string
-	n   atomic.Int64
-}
-
-func (k *keyReads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
-	if d.SQL == k.sql && d.Args[0] != int64(math.MaxInt64) {
-		k.n.Add(1)
+// keyReads are the statements that read keys of the log. The one that a new Node
+// practises with reads nothing.
+func keyReads(s *sent) (n int) {
+	for _, c := range s.all() {
+		if c.args[0] != int64(math.MaxInt64) {
+			n++
+		}
 	}
-	return ctx
+	return n
 }
-
-func (*keyReads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // assembled holds the buckets up until so many are there, so that they begin together.
 func assembled(buckets int64) func(*shardpub.SubscriberConfig) {
@@ -53,18 +46,12 @@ func assembled(buckets int64) func(*shardpub.SubscriberConfig) {
 func TestKeysAreReadOnceForAllSubscriptionsOfAProcess(t *testing.T) {
 	t.Parallel()
 	const streams, rounds, buckets = 100, 20, 4
-	text, err := os.ReadFile("../kiroku/sql/read_keys.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cost := func(subscriptions int) int64 {
-		r, reads := newRig(t), &keyReads{sql: string(text)}
+	cost := func(subscriptions int) int {
+		r := newRig(t)
 		for range rounds {
 			r.appendRound(orders, streams)
 		}
-		cfg := r.pool.Config()
-		cfg.ConnConfig.Tracer = reads
-		node, _ := r.newNode(newPool(t, cfg))
+		node, sent := r.sending("../../kiroku/sql/read_keys.sql")
 		together := assembled(int64(subscriptions * buckets))
 		handled := make([]atomic.Int64, subscriptions)
 		for i := range handled {
@@ -77,7 +64,7 @@ func TestKeysAreReadOnceForAllSubscriptionsOfAProcess(t *testing.T) {
 		for i := range handled {
 			r.until("all is handled", func() bool { return handled[i].Load() >= streams*rounds })
 		}
-		return reads.n.Load()
+		return keyReads(sent)
 	}
 	one, four := cost(1), cost(4)
 	t.Logf("%d reads of keys for one subscription, %d for four", one, four)

@@ -145,15 +145,7 @@ func TestCloseReturnsThoughNobodyReadsTheChannel(t *testing.T) {
 	r.appendRound(orders, 64)
 	sub := r.subscriber(shards(8), drain(10*patience))
 	ch := r.subscribe(sub, orders)
-	r.until("messages wait to be read", func() bool {
-		queued := 0
-		for _, st := range sub.Status() {
-			for _, b := range st.Buckets {
-				queued += b.Queued
-			}
-		}
-		return queued == 64
-	})
+	r.until("messages wait to be read", func() bool { return queued(sub) == 64 })
 	closed := make(chan error, 1)
 	go func() { closed <- sub.Close() }()
 	if err := answer(t, closed); err != nil {

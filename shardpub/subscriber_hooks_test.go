@@ -204,16 +204,8 @@ func TestSecondEventGivenUpInARowIsHeldBackVisibly(t *testing.T) {
 		}
 		return nil
 	})
-	bucket := func() (b shardpub.BucketStatus) {
-		for _, st := range sub.Status() {
-			for _, b := range st.Buckets {
-				return b
-			}
-		}
-		return b
-	}
-	r.until("it backs off", func() bool { return bucket().State == shardpub.BackingOff })
-	b := bucket()
+	r.until("it backs off", func() bool { return bucketOf(sub).State == shardpub.BackingOff })
+	b := bucketOf(sub)
 	if n := len(r.letters()); n != 1 {
 		t.Errorf("%d letters before the first back-off", n)
 	}
@@ -230,7 +222,7 @@ func TestSecondEventGivenUpInARowIsHeldBackVisibly(t *testing.T) {
 	if n := len(r.said.observed(shardpub.BackedOff)); n != 2 || len(r.letters()) != 3 {
 		t.Errorf("%d back-offs, %d letters", n, len(r.letters()))
 	}
-	if st := bucket().State; st == shardpub.BackingOff {
+	if st := bucketOf(sub).State; st == shardpub.BackingOff {
 		t.Error("it backs off after a success")
 	}
 }

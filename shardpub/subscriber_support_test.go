@@ -380,3 +380,23 @@ func newPool(t *testing.T, cfg *pgxpool.Config) *pgxpool.Pool {
 	t.Cleanup(pool.Close)
 	return pool
 }
+
+// bucketOf is the one bucket that a Subscriber holds, none before it does.
+func bucketOf(sub *shardpub.Subscriber) (b shardpub.BucketStatus) {
+	for _, s := range sub.Status() {
+		for _, b := range s.Buckets {
+			return b
+		}
+	}
+	return b
+}
+
+// queued is how many events wait in a Subscriber's buckets, those that are out included.
+func queued(sub *shardpub.Subscriber) (n int) {
+	for _, s := range sub.Status() {
+		for _, b := range s.Buckets {
+			n += b.Queued
+		}
+	}
+	return n
+}
