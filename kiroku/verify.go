@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	cureInstall = "call kiroku.Migrate on a database without schema kiroku, or run kiroku-store-migrate up"
+	cureInstall = "call shardpub.Migrate, or kiroku.Migrate for the store alone, on a database without schema kiroku; or run kiroku-store-migrate up"
 	cureRestore = "restore it as kiroku's migrations made it"
 )
 

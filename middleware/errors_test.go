@@ -3,6 +3,7 @@ package middleware_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,8 +79,8 @@ func TestRetryRefusesAPolicyThatASubscriberRefuses(t *testing.T) {
 	defer func() {
 		err, _ := recover().(error)
 		var bad *shardpub.ConfigError
-		if !errors.As(err, &bad) {
-			t.Errorf("panicked with %v, want a *shardpub.ConfigError", err)
+		if !errors.As(err, &bad) || !strings.HasPrefix(err.Error(), "middleware.Retry: ") {
+			t.Errorf("panicked with %v, want a *shardpub.ConfigError of middleware.Retry", err)
 		}
 	}()
 	middleware.Retry(shardpub.RetryPolicy{MaxDeliveries: -7})

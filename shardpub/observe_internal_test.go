@@ -25,8 +25,8 @@ func TestEventsCostNothingWhereNobodyListens(t *testing.T) { //nolint:parallelte
 
 func TestPublishedMessagesAreLoggedAtNoCostWhereNobodyListens(t *testing.T) { //nolint:paralleltest // it counts allocations
 	for _, l := range silent {
-		p := newTestPublisher(t, l)
-		if n := testing.AllocsPerRun(100, func() { p.log("orders", 1000, 300) }); n != 0 {
+		p, batches := newTestPublisher(t, l), make([]batch, 300)
+		if n := testing.AllocsPerRun(100, func() { p.log("orders", 1000, batches) }); n != 0 {
 			t.Errorf("%T: %v allocations", l, n)
 		}
 	}
@@ -58,7 +58,7 @@ func TestListenersHearOfEventsAndPublishedMessages(t *testing.T) {
 		e.Kind = kind
 		e.log(heard)
 	}
-	newTestPublisher(t, heard).log("orders", 2, 1)
+	newTestPublisher(t, heard).log("orders", 2, []batch{{stream: "orders-1"}})
 	for _, want := range []watermill.CapturedMessage{
 		{Level: watermill.InfoLogLevel, Msg: "Bucket assigned", Fields: of(watermill.LogFields{"position": e.Position})},
 		{Level: watermill.InfoLogLevel, Msg: "Bucket revoked", Fields: of(watermill.LogFields{"reason": e.Reason})},
@@ -70,5 +70,31 @@ func TestListenersHearOfEventsAndPublishedMessages(t *testing.T) {
 		if !heard.Has(want) {
 			t.Errorf("not heard: %+v", want)
 		}
+	}
+}
+
+// Who forgot the keys, and wonders why events are handled one by one, finds it in the
+// log; who chose to have none does not.
+func TestMessagesWithoutAKeyAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	none, one := []batch{{stream: "orders"}}, []batch{{stream: "orders-1"}}
+	said := func(p *Publisher, heard *watermill.CaptureLoggerAdapter, batches []batch) int {
+		p.log("orders", 1, batches)
+		return len(heard.Captured()[watermill.InfoLogLevel])
+	}
+	heard := watermill.NewCaptureLogger()
+	p := newTestPublisher(t, heard)
+	if n := said(p, heard, one); n != 0 {
+		t.Errorf("%d messages about keys where there are some", n)
+	}
+	for range 3 {
+		if n := said(p, heard, none); n != 1 {
+			t.Errorf("said %d times that keys are missing, want once", n)
+		}
+	}
+	p = newTestPublisher(t, heard)
+	p.cfg.Key = KeyFromMetadata
+	if n := said(p, heard, none); n != 1 {
+		t.Error("said that keys are missing to one who chooses them")
 	}
 }

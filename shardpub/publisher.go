@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type Publisher struct {
 	cfg      PublisherConfig
 	envelope envelope
 	logger   watermill.LoggerAdapter
+	keyless  sync.Once // says that messages have no key
 
 	mu      sync.Mutex // guards closed, and running against a late Add
 	closed  bool
@@ -108,18 +110,23 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if err != nil {
 		return publishError(ctx, topic, err)
 	}
-	p.log(topic, len(messages), len(batches))
+	p.log(topic, len(messages), batches)
 	if p.cfg.OnPublished != nil {
 		p.cfg.OnPublished(ctx, topic, appended)
 	}
 	return nil
 }
 
-func (p *Publisher) log(topic string, messages, streams int) {
+func (p *Publisher) log(topic string, messages int, batches []batch) {
 	if !listens(p.logger) {
 		return
 	}
-	p.logger.Trace("Messages appended", watermill.LogFields{"topic": topic, "messages": messages, "streams": streams})
+	p.logger.Trace("Messages appended", watermill.LogFields{"topic": topic, "messages": messages, "streams": len(batches)})
+	if p.cfg.Key == nil && slices.ContainsFunc(batches, func(b batch) bool { return b.stream == topic }) {
+		p.keyless.Do(func() {
+			p.logger.Info("Messages without a key are one stream, and handled one by one: set the metadata "+MetadataKey+", or PublisherConfig.Key", watermill.LogFields{"topic": topic})
+		})
+	}
 }
 
 // Close waits for the calls that are running and makes later ones fail with
