@@ -55,6 +55,9 @@ func (f *fleet) start(ctx context.Context, change ...func(*workerSpec)) (*proces
 	f.mu.Lock()
 	f.count++
 	p := &process{name: fmt.Sprintf("w%d", f.count), spec: f.base, proxy: proxy, exit: make(chan struct{})}
+	if f.count%2 == 0 {
+		p.spec.Batch = 1
+	}
 	f.mu.Unlock()
 	for _, c := range change {
 		c(&p.spec)

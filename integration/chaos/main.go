@@ -4,6 +4,7 @@
 //
 //	go run ./integration/chaos [-duration 60s] [-seed N] [-workers 3] [-buckets 16] [-json FILE]
 //	go run ./integration/chaos -only planned             # no repeats may come of these
+//	go run ./integration/chaos -concurrency 4 -batch 8   # many streams at once, some messages of one together
 //	go run ./integration/chaos -only sigkill,cut -gap 8s # faults or classes, and how often
 //	go run ./integration/chaos -figures [-only moves,failover,lost,…]
 //
@@ -51,6 +52,7 @@ type options struct {
 	streams     int
 	rate        int // events per second
 	concurrency int // streams of a bucket at once
+	batch       int // messages of a stream at once
 	work        time.Duration
 	ttl         time.Duration
 	renew       time.Duration
@@ -77,6 +79,7 @@ func parse(args []string) (options, error) {
 	set.IntVar(&o.workers, "workers", 3, "how many worker processes there usually are")
 	set.IntVar(&o.buckets, "buckets", 16, "how many buckets the subscription has")
 	set.IntVar(&o.concurrency, "concurrency", 1, "how many streams of a bucket are handled at once")
+	set.IntVar(&o.batch, "batch", 1, "how many messages of a stream every second worker handles at once, at most")
 	set.IntVar(&o.streams, "streams", 200, "how many streams are appended to")
 	set.IntVar(&o.rate, "rate", 400, "events per second")
 	set.DurationVar(&o.work, "work", 20*time.Millisecond, "how long a handler takes on average")
@@ -91,7 +94,7 @@ func parse(args []string) (options, error) {
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
-	if min(o.workers, o.buckets, o.concurrency, o.streams, o.rate, o.atOnce) < 1 || min(o.duration, o.work, o.ttl, o.renew, o.gap) <= 0 {
+	if min(o.workers, o.buckets, o.concurrency, o.batch, o.streams, o.rate, o.atOnce) < 1 || min(o.duration, o.work, o.ttl, o.renew, o.gap) <= 0 {
 		return o, errors.New("numbers and durations must be more than 0")
 	}
 	if o.seed == 0 {

@@ -42,6 +42,7 @@ type workerSpec struct {
 	DSN         string
 	Buckets     int
 	Concurrency int
+	Batch       int // more than one: a stream's messages are handled together
 	Work        time.Duration
 	TTL, Renew  time.Duration
 	Weight      int
@@ -113,7 +114,13 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 	if err != nil {
 		return exitBadSpec, err
 	}
-	worker.AddConsumerHandler(subscription, category, func(msg *message.Message) error { return w.handle(msg, pool) })
+	if w.Batch > 1 {
+		worker.AddStreamBatchHandler(subscription, category, w.Batch, func(_ context.Context, msgs []*message.Message) error {
+			return w.handleAll(msgs, pool)
+		})
+	} else {
+		worker.AddConsumerHandler(subscription, category, func(msg *message.Message) error { return w.handle(msg, pool) })
+	}
 	if err := worker.Start(ctx); err != nil && ctx.Err() == nil {
 		return exitStart, err
 	}
@@ -122,6 +129,23 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 	}
 	return exitOK, nil
 }
+
+// handleAll handles messages one after the other, and none behind one that failed.
+func (w workerSpec) handleAll(msgs []*message.Message, pool *pgxpool.Pool) error {
+	each := make(router.BatchErrors, len(msgs))
+	for i, msg := range msgs {
+		if each[i] = w.handle(msg, pool); each[i] != nil {
+			for rest := i + 1; rest < len(msgs); rest++ {
+				each[rest] = errNotTried
+			}
+			return each
+		}
+	}
+	return nil
+}
+
+// errNotTried is what becomes of a message behind one that failed.
+var errNotTried = errors.New("one before it in its stream failed")
 
 // handle takes its time and notes the call at its end.
 func (w workerSpec) handle(msg *message.Message, pool *pgxpool.Pool) error {
