@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 //go:embed sql/joined.sql
@@ -38,6 +40,7 @@ var cells = []struct {
 	{"cold", false, measureColdStarts},
 	{"thousand", false, measureThousand},
 	{"restart", true, measureRestarts},
+	{"idle", false, measureIdle},
 	{"steady", true, measureSteady},
 }
 
@@ -135,7 +138,7 @@ func measureJoins(ctx context.Context, b *bench) ([]figure, error) {
 	if _, err := b.start(ctx, 3); err != nil {
 		return nil, err
 	}
-	var ms []float64
+	var each, last []float64
 	for range 50 {
 		if err := b.even(ctx); err != nil {
 			return nil, err
@@ -152,23 +155,24 @@ func measureJoins(ctx context.Context, b *bench) ([]figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		ms = append(ms, took...)
+		each, last = append(each, took...), append(last, took[len(took)-1])
 		b.fleet.stop(joined[0])
 	}
-	return []figure{newFigure("idle joiner owns its share", "joined to the last claim, 3 workers before", ms)}, nil
+	return []figure{
+		newFigure("idle joiner, each bucket", "joined to its claim, 3 workers before", each),
+		newFigure("idle joiner owns its share", "joined to the last claim", last),
+	}, nil
 }
 
 // measureColdStarts starts one and four workers at once where nobody is.
 func measureColdStarts(ctx context.Context, b *bench) ([]figure, error) {
 	var figures []figure
 	for _, n := range []int{1, 4} {
-		owned, shared, err := b.coldStarts(ctx, 20, n)
+		some, err := b.coldStarts(ctx, 50, n, fmt.Sprintf("cold start of %d buckets on %d", b.o.buckets, n))
 		if err != nil {
 			return figures, err
 		}
-		figures = append(figures,
-			newFigure(fmt.Sprintf("cold start on %d", n), "processes started to all 64 buckets owned", owned),
-			newFigure(fmt.Sprintf("cold start on %d, exact shares", n), "processes started to the last claim", shared))
+		figures = append(figures, some...)
 	}
 	return figures, nil
 }
@@ -177,36 +181,42 @@ func measureColdStarts(ctx context.Context, b *bench) ([]figure, error) {
 func measureThousand(ctx context.Context, b *bench) ([]figure, error) {
 	const buckets = 1024
 	b.o.buckets, b.fleet.base.Buckets = buckets, buckets
-	owned, _, err := b.coldStarts(ctx, 10, 8)
-	if err != nil {
-		return nil, err
-	}
-	return []figure{newFigure("cold start of 1,024 buckets on 8", "processes started to all owned", owned)}, nil
+	return b.coldStarts(ctx, 10, 8, "cold start of 1,024 buckets on 8")
 }
 
-// coldStarts starts so many workers at once, again and again. It returns the
-// milliseconds until all buckets are owned, and until the last claim.
-func (b *bench) coldStarts(ctx context.Context, rounds, workers int) (owned, shared []float64, err error) {
+// coldStarts starts so many workers at once where nobody is, again and again. It
+// measures from then until each bucket is owned, until all are, and until the last claim.
+func (b *bench) coldStarts(ctx context.Context, rounds, workers int, name string) ([]figure, error) {
+	var each, owned, shared []float64
 	for range rounds {
 		began := time.Now()
 		if _, err := b.start(ctx, workers); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if err := b.owned(ctx); err != nil {
-			return nil, nil, err
-		}
-		owned = append(owned, float64(time.Since(began).Microseconds())/1000)
 		if err := b.even(ctx); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		last, err := ask[time.Time](ctx, b.db, claimedSQL, began)
+		rows, err := b.db.pool.Query(ctx, claimedSQL, began)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		shared = append(shared, float64(last[0].Sub(began).Microseconds())/1000)
+		type claims struct{ First, Last float64 }
+		buckets, err := pgx.CollectRows(rows, pgx.RowToStructByPos[claims])
+		if err != nil {
+			return nil, err
+		}
+		last := 0.0
+		for _, c := range buckets {
+			each, last = append(each, c.First), max(last, c.Last)
+		}
+		owned, shared = append(owned, buckets[len(buckets)-1].First), append(shared, last)
 		b.fleet.stopAll()
 	}
-	return owned, shared, nil
+	return []figure{
+		newFigure(name, "processes started to each bucket's claim", each),
+		newFigure("  all owned", "processes started to the last bucket's claim", owned),
+		newFigure("  exact shares", "processes started to the last claim of all", shared),
+	}, nil
 }
 
 // measureRestarts restarts the server under three busy workers.
@@ -215,6 +225,7 @@ func measureRestarts(ctx context.Context, b *bench) ([]figure, error) {
 		return nil, err
 	}
 	var first, every []float64
+	stolen := int64(0)
 	for range 12 {
 		if err := b.even(ctx); err != nil {
 			return nil, err
@@ -229,10 +240,18 @@ func measureRestarts(ctx context.Context, b *bench) ([]figure, error) {
 		if err != nil || len(resumed) == 0 {
 			return nil, fmt.Errorf("nothing was handled for 8 s after a restart: %w", err)
 		}
-		first, every = append(first, resumed[0]), append(every, resumed...)
+		moved, err := ask[int64](ctx, b.db, changesSQL, back)
+		if err != nil {
+			return nil, err
+		}
+		first, every, stolen = append(first, resumed[0]), append(every, resumed...), stolen+moved[0]
+	}
+	letters, err := ask[int64](ctx, b.db, lettersSQL)
+	if err != nil {
+		return nil, err
 	}
 	return []figure{
 		newFigure("server back, first call", "it answers to the first call", first),
-		newFigure("server back, each bucket", "it answers to each bucket's first call", every),
+		newFigure("server back, each bucket", fmt.Sprintf("it answers to each bucket's first call; %d dead letters, %d buckets changed hands", letters[0], stolen), every),
 	}, nil
 }

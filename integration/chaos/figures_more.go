@@ -5,14 +5,24 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 //go:embed sql/changes.sql
 var changesSQL string
+
+//go:embed sql/letters.sql
+var lettersSQL string
+
+//go:embed sql/spent.sql
+var spentSQL string
 
 // measureZombies freezes eight workers of nine for longer than their leases last,
 // again and again, and counts what they write after they thaw.
@@ -62,44 +72,103 @@ func measureZombies(ctx context.Context, b *bench) ([]figure, error) {
 // steadyFor is how long nothing happens.
 const steadyFor = 10 * time.Minute
 
-// measureSteady lets workers of different weights be, and counts what moves.
+// measureSteady lets two groups be, one of equal workers and one of different ones,
+// and counts what moves in them.
 func measureSteady(ctx context.Context, b *bench) ([]figure, error) {
-	weights := []int{1, 2, 1}
-	for _, weight := range weights {
-		if _, err := b.fleet.start(ctx, func(w *workerSpec) { w.Weight = weight }); err != nil {
-			return nil, err
-		}
-	}
-	fair := func(owned map[string]int) bool { return unfairness(b.fleet.live(), owned, b.o.buckets) <= 1 }
-	if err := b.until(ctx, "shares by weight", fair); err != nil {
-		return nil, err
-	}
-	pause(ctx, time.Second)
-	since, worst := time.Now(), 0.0
-	for time.Since(since) < steadyFor && pause(ctx, time.Second) {
-		owned, err := b.db.shares(ctx)
-		if err != nil {
-			return nil, err
-		}
-		worst = max(worst, unfairness(b.fleet.live(), owned, b.o.buckets))
-	}
-	moved, err := ask[int64](ctx, b.db, changesSQL, since)
+	other, err := newBench(ctx, b.o, b.fleet.log, true)
 	if err != nil {
 		return nil, err
 	}
-	note := fmt.Sprintf("%d moves, at most %.0f buckets off the exact share; %.0f s with weights %v", moved[0], worst, time.Since(since).Seconds(), weights)
-	return []figure{{Name: "steady state", N: len(weights), Note: note}}, nil
+	defer other.close()
+	var groups sync.WaitGroup
+	figures, errs := make([]figure, 2), make([]error, 2)
+	groups.Go(func() { figures[0], errs[0] = b.steady(ctx, 1, 1, 1) })
+	groups.Go(func() { figures[1], errs[1] = other.steady(ctx, 1, 2, 4) })
+	groups.Wait()
+	return figures, errors.Join(errs...)
 }
 
-// unfairness is how many buckets the worst share is off.
-func unfairness(live []*process, owned map[string]int, buckets int) float64 {
-	total, worst := 0, 0.0
+// steady is a group of workers of some weights.
+func (b *bench) steady(ctx context.Context, weights ...int) (figure, error) {
+	for _, weight := range weights {
+		if _, err := b.fleet.start(ctx, func(w *workerSpec) { w.Weight = weight }); err != nil {
+			return figure{}, err
+		}
+	}
+	fair := func(owned map[string]int) bool {
+		off, _ := unfairness(b.fleet.live(), owned, b.o.buckets)
+		return off < 1
+	}
+	if err := b.until(ctx, "shares by weight", fair); err != nil {
+		return figure{}, err
+	}
+	pause(ctx, time.Second)
+	since, worst, worstPart := time.Now(), 0.0, 0.0
+	for time.Since(since) < steadyFor && pause(ctx, time.Second) {
+		owned, err := b.db.shares(ctx)
+		if err != nil {
+			return figure{}, err
+		}
+		off, part := unfairness(b.fleet.live(), owned, b.o.buckets)
+		worst, worstPart = max(worst, off), max(worstPart, part)
+	}
+	moved, err := ask[int64](ctx, b.db, changesSQL, since)
+	if err != nil {
+		return figure{}, err
+	}
+	note := fmt.Sprintf("%d moves in %.0f s; at most %.2f buckets, %.1f %%, off the exact share", moved[0], time.Since(since).Seconds(), worst, 100*worstPart)
+	return figure{Name: fmt.Sprintf("steady state, weights %v", weights), N: len(weights), Note: note}, nil
+}
+
+// unfairness is how many buckets the worst share is off, and what part of it.
+func unfairness(live []*process, owned map[string]int, buckets int) (off, part float64) {
+	total := 0
 	for _, p := range live {
 		total += max(p.spec.Weight, 1)
 	}
 	for _, p := range live {
 		exact := float64(buckets*max(p.spec.Weight, 1)) / float64(total)
-		worst = max(worst, math.Abs(float64(owned[p.name])-exact))
+		far := math.Abs(float64(owned[p.name]) - exact)
+		off, part = max(off, far), max(part, far/exact)
 	}
-	return worst
+	return off, part
+}
+
+// How long idle workers are watched, and what they may do before.
+const (
+	idleSettle = 15 * time.Second
+	idleWatch  = time.Minute
+)
+
+// measureIdle counts what two workers that have nothing to do ask of the server.
+func measureIdle(ctx context.Context, b *bench) ([]figure, error) {
+	all, err := b.start(ctx, 2)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.even(ctx); err != nil {
+		return nil, err
+	}
+	pause(ctx, idleSettle)
+	type spent struct{ Transactions, Connections int64 }
+	look := func() (spent, error) {
+		rows, err := b.db.pool.Query(ctx, spentSQL, []string{all[0].name, all[1].name})
+		if err != nil {
+			return spent{}, err
+		}
+		return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[spent])
+	}
+	before, err := look()
+	if err != nil {
+		return nil, err
+	}
+	since := time.Now()
+	pause(ctx, idleWatch)
+	after, err := look()
+	if err != nil {
+		return nil, err
+	}
+	each := float64(after.Transactions-before.Transactions) / time.Since(since).Seconds() / float64(len(all))
+	note := fmt.Sprintf("%.2f transactions per second each, on %.1f connections; %.0f s", each, float64(after.Connections)/float64(len(all)), idleWatch.Seconds())
+	return []figure{{Name: "idle workers", N: len(all), Note: note}}, nil
 }

@@ -59,6 +59,9 @@ const (
 	exitStart   = 4 // it never started
 )
 
+// handlersSuffix tells the connections of handlers from the worker's.
+const handlersSuffix = "-handlers"
+
 // noteWithin is how long a handler tries to write its row.
 const noteWithin = 2 * time.Second
 
@@ -92,12 +95,16 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 	if err != nil {
 		return exitBadSpec, err
 	}
-	config.MaxConns = 6
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
 		return exitBadSpec, err
 	}
 	defer pool.Close()
+	notes, err := w.openNotes(ctx)
+	if err != nil {
+		return exitBadSpec, err
+	}
+	defer notes.Close()
 	worker, err := router.New(pool, router.Config{
 		Shards:       w.Buckets,
 		Concurrency:  w.Concurrency,
@@ -116,10 +123,10 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 	}
 	if w.Batch > 1 {
 		worker.AddStreamBatchHandler(subscription, category, w.Batch, func(_ context.Context, msgs []*message.Message) error {
-			return w.handleAll(msgs, pool)
+			return w.handleAll(msgs, notes)
 		})
 	} else {
-		worker.AddConsumerHandler(subscription, category, func(msg *message.Message) error { return w.handle(msg, pool) })
+		worker.AddConsumerHandler(subscription, category, func(msg *message.Message) error { return w.handle(msg, notes) })
 	}
 	if err := worker.Start(ctx); err != nil && ctx.Err() == nil {
 		return exitStart, err
@@ -130,11 +137,29 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 	return exitOK, nil
 }
 
+// openNotes opens what handlers write their rows with, as a program does that has a
+// database of its own: before it joins anything.
+func (w workerSpec) openNotes(ctx context.Context) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(w.DSN)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns, config.MinConns = 2, 2
+	config.ConnConfig.RuntimeParams["application_name"] = w.Name + handlersSuffix
+	notes, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, noteWithin)
+		defer cancel()
+		_ = notes.Ping(ctx) // a server that is away is the worker's to report
+	}
+	return notes, err
+}
+
 // handleAll handles messages one after the other, and none behind one that failed.
-func (w workerSpec) handleAll(msgs []*message.Message, pool *pgxpool.Pool) error {
+func (w workerSpec) handleAll(msgs []*message.Message, notes *pgxpool.Pool) error {
 	each := make(router.BatchErrors, len(msgs))
 	for i, msg := range msgs {
-		if each[i] = w.handle(msg, pool); each[i] != nil {
+		if each[i] = w.handle(msg, notes); each[i] != nil {
 			for rest := i + 1; rest < len(msgs); rest++ {
 				each[rest] = errNotTried
 			}
@@ -148,7 +173,7 @@ func (w workerSpec) handleAll(msgs []*message.Message, pool *pgxpool.Pool) error
 var errNotTried = errors.New("one before it in its stream failed")
 
 // handle takes its time and notes the call at its end.
-func (w workerSpec) handle(msg *message.Message, pool *pgxpool.Pool) error {
+func (w workerSpec) handle(msg *message.Message, notes *pgxpool.Pool) error {
 	began := time.Now()
 	d, ok := shardpub.DeliveryFromContext(msg.Context())
 	if !ok {
@@ -163,6 +188,6 @@ func (w workerSpec) handle(msg *message.Message, pool *pgxpool.Pool) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(msg.Context()), noteWithin)
 	defer cancel()
-	_, err := pool.Exec(ctx, callSQL, w.Name, d.Worker, d.Bucket, d.Stream, d.Version, d.Position, d.Attempt, began)
+	_, err := notes.Exec(ctx, callSQL, w.Name, d.Worker, d.Bucket, d.Stream, d.Version, d.Position, d.Attempt, began)
 	return err
 }

@@ -13,5 +13,5 @@ where e.stream_id = 0 and s.category = 'chaos';
 
 create index on chaos.events (position);
 create index on chaos.calls (stream, version, at);
-create index on chaos.checkpoints (bucket, after, at);
-analyze chaos.events, chaos.calls, chaos.checkpoints, chaos.owners, chaos.claims;
+create index on chaos.progress (bucket, after, at);
+analyze chaos.events, chaos.calls, chaos.progress, chaos.changes, chaos.claims, chaos.names;

@@ -1,0 +1,2 @@
+-- How many dead letters there are.
+select count(*) from chaos.letters
