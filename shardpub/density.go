@@ -8,6 +8,16 @@ const (
 	firstPageKeys = 500 // for a bucket that is new and waits for its first event
 )
 
+// nearPlaces is how far apart buckets may have read that begin together: further ones
+// would wait for pages that have nothing for them.
+const nearPlaces = 2 * firstPageKeys
+
+// firstLimit is how many keys bring each bucket of a page, wherever it begins, as many
+// as one alone would have read first.
+func firstLimit(a ask[*bucket]) int {
+	return firstPageKeys + int(min(a.spread(), maxPageKeys))
+}
+
 // span is what the buckets of a page are together.
 type span struct {
 	batch int     // keys that bring each of them about a batch, if all are wanted

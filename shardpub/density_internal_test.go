@@ -92,3 +92,24 @@ func TestPagesOfFewBucketsAreAsLongAsThoseOfAll(t *testing.T) {
 		t.Errorf("after a long stretch of others: density %v, %d keys", d, got)
 	}
 }
+
+// Buckets that come together begin at different places, and each waits for its first
+// event: the first page is as long behind the last of them as behind the first.
+func TestFirstPageReachesAllWhoBeginWithIt(t *testing.T) {
+	t.Parallel()
+	sub := &subscription{cfg: &SubscriberConfig{Shards: 64, BatchSize: 100}}
+	a := asked(sub, 3)
+	a.After = 1000
+	far := kiroku.Position(0)
+	for b := range a.Sinks {
+		a.Sinks[b] = a.After + far
+		far += 400
+	}
+	if got, want := firstLimit(a), firstPageKeys+800; got != want {
+		t.Errorf("reads %d keys, want %d", got, want)
+	}
+	a.Sinks[&bucket{sub: sub}] = a.After + 1_000_000
+	if got, want := firstLimit(a), firstPageKeys+maxPageKeys; got != want {
+		t.Errorf("reads %d keys, want %d at the most", got, want)
+	}
+}

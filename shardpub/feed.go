@@ -52,7 +52,7 @@ func (f *feed) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dir = newDirectory(f.node.cfg.DirectorySize)
-	f.groups = newGroups[*bucket](maxPageKeys)
+	f.groups = newGroups[*bucket](nearPlaces)
 	f.parked = map[*bucket]kiroku.Position{}
 	f.anchors = anchors{}
 }
@@ -210,7 +210,7 @@ func (f *feed) ask() (r reading, ok bool) {
 	if r.categories = f.sparse.way(f.density, r.routes); len(r.categories) > 0 {
 		r.limit = density(1).limit(r.span, r.events)
 	} else if a.First {
-		r.limit = min(r.limit, firstPageKeys)
+		r.limit = min(r.limit, firstLimit(a))
 	}
 	return r, true
 }

@@ -28,6 +28,7 @@ type group[S comparable] struct {
 	cursor kiroku.Position
 	sinks  map[S]kiroku.Position // how far each has read: at least cursor
 	turn   uint64                // when it was last asked for
+	born   uint64                // the turn in which it came
 	fresh  bool                  // the log may go on after cursor; kept up for the last group only
 }
 
@@ -68,7 +69,7 @@ func (g *groups[S]) add(sinks map[S]kiroku.Position) {
 		case start != nil && read-start.cursor <= g.near:
 			start.sinks[s] = read
 		default:
-			start = &group[S]{cursor: read, sinks: map[S]kiroku.Position{s: read}, fresh: true}
+			start = &group[S]{cursor: read, sinks: map[S]kiroku.Position{s: read}, fresh: true, born: g.turn}
 			g.insert(start)
 		}
 	}
@@ -107,35 +108,34 @@ func (g *groups[S]) wake() {
 	}
 }
 
-// next picks the page to read, fairly among the groups that can take one.
+// next picks the page to read, fairly among the groups that can take one; those with
+// a sink that waits for its first event come first, in the order in which they came.
 // Groups wait for their fullest sink, but not while another of theirs has run
 // dry: then the full ones are parked, that is taken out and named in the ask.
 // The caller brings a parked sink back, with add, once it has room.
 func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 	var best *group[S]
-	bestIndex := 0
+	bestIndex, bestFirst := 0, false
 	for i, gr := range g.all {
 		if i == len(g.all)-1 && !gr.fresh {
 			continue
 		}
-		if !gr.readable(of) || best != nil && best.turn <= gr.turn {
-			continue
+		readable, first := gr.readable(of)
+		if readable && (best == nil || gr.before(best, first, bestFirst)) {
+			best, bestIndex, bestFirst = gr, i, first
 		}
-		best, bestIndex = gr, i
 	}
 	if best == nil {
 		return ask[S]{}, false
 	}
 	g.turn++
 	best.turn = g.turn
-	a := ask[S]{group: best, After: best.cursor, Parked: map[S]kiroku.Position{}}
+	a := ask[S]{group: best, After: best.cursor, Parked: map[S]kiroku.Position{}, First: bestFirst}
 	for s, read := range best.sinks {
-		r := of(s)
-		if r.free <= 0 {
+		if of(s).free <= 0 {
 			a.Parked[s] = read
 			delete(best.sinks, s)
 		}
-		a.First = a.First || r.idle && r.fresh
 	}
 	if bestIndex+1 < len(g.all) {
 		a.Until = g.all[bestIndex+1].cursor
@@ -147,15 +147,37 @@ func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 	return a, true
 }
 
-// readable: no sink is full, or one is dry and can take something.
-func (gr *group[S]) readable(of func(S) room) bool {
+// readable: no sink is full, or one is dry and can take something. first: one is dry
+// that has had nothing so far.
+func (gr *group[S]) readable(of func(S) room) (readable, first bool) {
 	full, dry := false, false
 	for s := range gr.sinks {
 		r := of(s)
 		full = full || r.free <= 0
 		dry = dry || r.idle && r.free > 0
+		first = first || r.idle && r.fresh
 	}
-	return !full || dry
+	return !full || dry, first
+}
+
+// before says which of two groups is read first.
+func (gr *group[S]) before(o *group[S], first, otherFirst bool) bool {
+	switch {
+	case first != otherFirst:
+		return first
+	case first:
+		return gr.born < o.born
+	default:
+		return gr.turn < o.turn
+	}
+}
+
+// spread is how far the sink that has read furthest is ahead of the page's begin.
+func (a ask[S]) spread() (far kiroku.Position) {
+	for _, read := range a.Sinks {
+		far = max(far, read-a.After)
+	}
+	return far
 }
 
 // applied records that the page was queued: all keys up to end were, for the

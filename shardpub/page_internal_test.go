@@ -239,3 +239,50 @@ func TestGroupReadsOnlyUpToTheNextOneAndUnitesWithIt(t *testing.T) {
 		t.Fatalf("%d pages for the rest, want 1", got)
 	}
 }
+
+// A bucket that moved here waits for its first event, and its stream with it: neither
+// those that have something to do nor those that came later may be read for before.
+func TestSinksThatWaitForTheirFirstEventAreReadForInTheOrderInWhichTheyCame(t *testing.T) {
+	t.Parallel()
+	g := newGroups[int](0)
+	waits := map[int]bool{}
+	next := func() int {
+		a, ok := g.next(func(s int) room { return room{free: 10, idle: true, fresh: waits[s]} })
+		if !ok || len(a.Sinks) != 1 {
+			t.Fatalf("asked for %v", a.Sinks)
+		}
+		g.applied(a, a.After, true)
+		for s := range a.Sinks {
+			return s
+		}
+		return 0
+	}
+	g.add(starts{0: 500})
+	next()
+	waits[1], waits[2] = true, true
+	g.add(starts{1: 300})
+	g.add(starts{3: 100}) // it has had something
+	if got := next(); got != 1 {
+		t.Fatalf("read for %d, want the one that waits", got)
+	}
+	g.add(starts{2: 200})
+	for range 2 { // the page had nothing for it
+		if got := next(); got != 1 {
+			t.Fatalf("read for %d, want the one that has waited longer", got)
+		}
+	}
+	waits[1] = false
+	if got := next(); got != 2 {
+		t.Fatalf("read for %d, want the one that came last and waits", got)
+	}
+	waits[2] = false
+	turns := map[int]int{}
+	for range 40 {
+		turns[next()]++
+	}
+	for s := range 4 {
+		if turns[s] != 10 {
+			t.Fatalf("in 40 turns read for %v, want each 10 times", turns)
+		}
+	}
+}
