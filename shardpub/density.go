@@ -12,11 +12,9 @@ const (
 // would wait for pages that have nothing for them.
 const nearPlaces = 2 * firstPageKeys
 
-// firstLimit is how many keys bring each bucket of a page, wherever it begins, as many
-// as one alone would have read first.
-func firstLimit(a ask[*bucket]) int {
-	return firstPageKeys + int(min(a.spread(), maxPageKeys))
-}
+// firstLimit is how many keys a first page has: for each bucket, wherever it begins, as
+// many as for one alone.
+func firstLimit(a ask[*bucket]) int { return firstPageKeys + int(a.spread()) }
 
 // span is what the buckets of a page are together.
 type span struct {

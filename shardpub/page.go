@@ -21,14 +21,15 @@ type groups[S comparable] struct {
 	all   []*group[S] // ascending by cursor
 	near  kiroku.Position
 	turn  uint64
+	born  uint64                // of the latest group
 	asked map[S]kiroku.Position // the sinks of the latest ask
 }
 
 type group[S comparable] struct {
 	cursor kiroku.Position
 	sinks  map[S]kiroku.Position // how far each has read: at least cursor
-	turn   uint64                // when it was last asked for
-	born   uint64                // the turn in which it came
+	turn   uint64                // when it was last asked for, 0 if never
+	born   uint64                // which one it is: they are numbered
 	fresh  bool                  // the log may go on after cursor; kept up for the last group only
 }
 
@@ -54,7 +55,7 @@ type ask[S comparable] struct {
 }
 
 // newGroups makes an empty set. Sinks added together start in one group when
-// they are at most near apart; near is a guess at what one page covers.
+// they are at most near apart.
 func newGroups[S comparable](near kiroku.Position) *groups[S] { return &groups[S]{near: near} }
 
 // add brings sinks in, each with how far it has read.
@@ -69,7 +70,8 @@ func (g *groups[S]) add(sinks map[S]kiroku.Position) {
 		case start != nil && read-start.cursor <= g.near:
 			start.sinks[s] = read
 		default:
-			start = &group[S]{cursor: read, sinks: map[S]kiroku.Position{s: read}, fresh: true, born: g.turn}
+			g.born++
+			start = &group[S]{cursor: read, sinks: map[S]kiroku.Position{s: read}, fresh: true, born: g.born}
 			g.insert(start)
 		}
 	}
@@ -108,21 +110,20 @@ func (g *groups[S]) wake() {
 	}
 }
 
-// next picks the page to read, fairly among the groups that can take one; those with
-// a sink that waits for its first event come first, in the order in which they came.
+// next picks the page to read, fairly among the groups that can take one; new ones
+// come first, in the order in which they came.
 // Groups wait for their fullest sink, but not while another of theirs has run
 // dry: then the full ones are parked, that is taken out and named in the ask.
 // The caller brings a parked sink back, with add, once it has room.
 func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 	var best *group[S]
-	bestIndex, bestFirst := 0, false
+	bestIndex := 0
 	for i, gr := range g.all {
 		if i == len(g.all)-1 && !gr.fresh {
 			continue
 		}
-		readable, first := gr.readable(of)
-		if readable && (best == nil || gr.before(best, first, bestFirst)) {
-			best, bestIndex, bestFirst = gr, i, first
+		if gr.readable(of) && (best == nil || gr.before(best)) {
+			best, bestIndex = gr, i
 		}
 	}
 	if best == nil {
@@ -130,12 +131,14 @@ func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 	}
 	g.turn++
 	best.turn = g.turn
-	a := ask[S]{group: best, After: best.cursor, Parked: map[S]kiroku.Position{}, First: bestFirst}
+	a := ask[S]{group: best, After: best.cursor, Parked: map[S]kiroku.Position{}}
 	for s, read := range best.sinks {
-		if of(s).free <= 0 {
+		r := of(s)
+		if r.free <= 0 {
 			a.Parked[s] = read
 			delete(best.sinks, s)
 		}
+		a.First = a.First || r.idle && r.fresh
 	}
 	if bestIndex+1 < len(g.all) {
 		a.Until = g.all[bestIndex+1].cursor
@@ -147,29 +150,20 @@ func (g *groups[S]) next(of func(S) room) (ask[S], bool) {
 	return a, true
 }
 
-// readable: no sink is full, or one is dry and can take something. first: one is dry
-// that has had nothing so far.
-func (gr *group[S]) readable(of func(S) room) (readable, first bool) {
+// readable: no sink is full, or one is dry and can take something.
+func (gr *group[S]) readable(of func(S) room) bool {
 	full, dry := false, false
 	for s := range gr.sinks {
 		r := of(s)
 		full = full || r.free <= 0
 		dry = dry || r.idle && r.free > 0
-		first = first || r.idle && r.fresh
 	}
-	return !full || dry, first
+	return !full || dry
 }
 
-// before says which of two groups is read first.
-func (gr *group[S]) before(o *group[S], first, otherFirst bool) bool {
-	switch {
-	case first != otherFirst:
-		return first
-	case first:
-		return gr.born < o.born
-	default:
-		return gr.turn < o.turn
-	}
+// before says which of two groups has waited longer.
+func (gr *group[S]) before(o *group[S]) bool {
+	return gr.turn < o.turn || gr.turn == o.turn && gr.born < o.born
 }
 
 // spread is how far the sink that has read furthest is ahead of the page's begin.

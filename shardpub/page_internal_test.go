@@ -240,49 +240,46 @@ func TestGroupReadsOnlyUpToTheNextOneAndUnitesWithIt(t *testing.T) {
 	}
 }
 
-// A bucket that moved here waits for its first event, and its stream with it: neither
-// those that have something to do nor those that came later may be read for before.
-func TestSinksThatWaitForTheirFirstEventAreReadForInTheOrderInWhichTheyCame(t *testing.T) {
+// A bucket that moved here waits for its first page, and its streams with it: neither
+// those that have something to do nor those that came later may be read for before. One
+// that cannot be read waits for its turn like all others.
+func TestNewGroupsAreReadForInTheOrderInWhichTheyCame(t *testing.T) {
 	t.Parallel()
 	g := newGroups[int](0)
-	waits := map[int]bool{}
-	next := func() int {
-		a, ok := g.next(func(s int) room { return room{free: 10, idle: true, fresh: waits[s]} })
+	next := func(fails int) int {
+		a, ok := g.next(func(int) room { return room{free: 10, idle: true, fresh: true} })
 		if !ok || len(a.Sinks) != 1 {
 			t.Fatalf("asked for %v", a.Sinks)
 		}
-		g.applied(a, a.After, true)
 		for s := range a.Sinks {
+			if s == fails {
+				g.failed(a)
+			} else {
+				g.applied(a, a.After+1, true)
+			}
 			return s
 		}
 		return 0
 	}
+	const none = -1
 	g.add(starts{0: 500})
-	next()
-	waits[1], waits[2] = true, true
+	next(none)
 	g.add(starts{1: 300})
-	g.add(starts{3: 100}) // it has had something
-	if got := next(); got != 1 {
-		t.Fatalf("read for %d, want the one that waits", got)
-	}
-	g.add(starts{2: 200})
-	for range 2 { // the page had nothing for it
-		if got := next(); got != 1 {
-			t.Fatalf("read for %d, want the one that has waited longer", got)
+	g.add(starts{2: 100})
+	g.add(starts{3: 200})
+	for want := 1; want <= 3; want++ {
+		if got := next(none); got != want {
+			t.Fatalf("read for %d, want %d", got, want)
 		}
 	}
-	waits[1] = false
-	if got := next(); got != 2 {
-		t.Fatalf("read for %d, want the one that came last and waits", got)
-	}
-	waits[2] = false
+	g.add(starts{4: 50})
 	turns := map[int]int{}
-	for range 40 {
-		turns[next()]++
+	for range 50 {
+		turns[next(4)]++
 	}
-	for s := range 4 {
+	for s := range 5 {
 		if turns[s] != 10 {
-			t.Fatalf("in 40 turns read for %v, want each 10 times", turns)
+			t.Fatalf("in 50 turns read for %v, want each 10 times", turns)
 		}
 	}
 }

@@ -46,6 +46,8 @@ type workerSpec struct {
 	Work        time.Duration
 	TTL, Renew  time.Duration
 	Weight      int
+	Tries       int           // deliveries at most; 0 is the default
+	Poll        time.Duration // 0 is the default
 	Shift       time.Duration // how wrong its clock is
 	Sessionless bool
 }
@@ -109,11 +111,11 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 		Shards:       w.Buckets,
 		Concurrency:  w.Concurrency,
 		DrainTimeout: 5 * time.Second,
-		Retry:        shardpub.RetryPolicy{MaxDeliveries: shardpub.Unlimited, Delay: 200 * time.Millisecond},
+		Retry:        w.retry(),
 		Node: shardpub.NodeConfig{
 			Lease:          lease.Config{TTL: w.TTL, RenewInterval: w.Renew, Weight: w.Weight},
 			Name:           w.Name,
-			PollInterval:   time.Second,
+			PollInterval:   w.Poll,
 			DisableSession: w.Sessionless,
 			OnError:        func(_ context.Context, err error) { w.say("%T: %v", err, err) },
 		},
@@ -135,6 +137,14 @@ func (w workerSpec) run(ctx context.Context) (int, error) {
 		return exitFailed, err
 	}
 	return exitOK, nil
+}
+
+// retry is the default policy, or one of so many deliveries that soon come again.
+func (w workerSpec) retry() shardpub.RetryPolicy {
+	if w.Tries == 0 {
+		return shardpub.RetryPolicy{}
+	}
+	return shardpub.RetryPolicy{MaxDeliveries: w.Tries, Delay: 200 * time.Millisecond}
 }
 
 // openNotes opens what handlers write their rows with, as a program does that has a

@@ -1,12 +1,9 @@
 -- What every connection of a Node runs under: the fence needs READ COMMITTED
 -- (P-24), and no statement waits for a lock or an answer for ever. None is worth
 -- compiling: keys by stream are guessed to cost much, and then take 120 ms more each.
--- Nor is any planned for its arguments: the plans are the same, and each takes up to
--- 4 ms, five times on a new connection, while a bucket waits that has just moved.
 select
     set_config('default_transaction_isolation', 'read committed', false),
     set_config('lock_timeout', '2s', false),
     set_config('statement_timeout', '30s', false),
     set_config('idle_in_transaction_session_timeout', '30s', false),
-    set_config('jit', 'off', false),
-    set_config('plan_cache_mode', 'force_generic_plan', false)
+    set_config('jit', 'off', false)
