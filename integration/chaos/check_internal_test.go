@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -143,6 +144,13 @@ func TestCheckerSeesWhatWasPlanted(t *testing.T) {
 			p.call("a", p.a, 3)
 			p.as("b", moveTo, 3)
 		}, []string{"accepted zombie writes", "impossible histories"}},
+		"a zombie's dead letter": {func(p planted) {
+			p.call("a", p.a, 1)
+			p.call("a", p.a, 2)
+			p.call("a", p.a, 3)
+			p.as("b", `insert into kiroku.dead_letters (subscription_name, global_position, event_id, reason, reason_summary, attempt_count)
+				select 'chaos', 1, event_id, '{}', '', 5 from kiroku.events limit 1`)
+		}, []string{"accepted zombie writes", "impossible histories"}},
 		"a checkpoint of nobody's bucket": {func(p planted) {
 			p.call("a", p.a, 1)
 			p.call("a", p.a, 2)
@@ -175,6 +183,9 @@ func TestCheckerSeesWhatWasPlanted(t *testing.T) {
 			for _, f := range findings {
 				if f.Count > 0 {
 					got = append(got, f.Name)
+				}
+				if f.Count > 0 && !f.Promised && f.Name != "calls begun without the lease" { // a frozen worker's may
+					t.Errorf("%s would not fail a run", f.Name)
 				}
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
@@ -283,5 +294,30 @@ func TestProxyHoldsBackWhatItIsTold(t *testing.T) {
 	_ = behind.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := behind.Read(make([]byte, 1)); err == nil {
 		t.Error("the end of the connection was not carried")
+	}
+}
+
+// A run ends with an error when it found what may not be, or had trouble; repeats may be.
+func TestRunThatFoundAViolationFails(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		report report
+		broken bool
+	}{
+		"nothing":     {report{Findings: []finding{{Name: foundLost, Promised: true}}}, false},
+		"a violation": {report{Findings: []finding{{Name: "repeats"}, {Name: foundLost, Count: 1, Promised: true}}}, true},
+		"repeats":     {report{Findings: []finding{{Name: "repeats", Count: 7}}}, false},
+		"trouble":     {report{Troubles: []string{"it did not drain"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "report.json")
+			if err := tt.report.finish(io.Discard, file); errors.Is(err, errBroken) != tt.broken {
+				t.Errorf("got error %v", err)
+			}
+			if text, err := os.ReadFile(file); err != nil || !json.Valid(text) {
+				t.Errorf("wrote %q, %v", text, err)
+			}
+		})
 	}
 }
