@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/suisha-go/suisha/kiroku"
 )
@@ -83,20 +81,6 @@ func (f *feed) run(ctx context.Context) {
 			backoff, f.patience = readBackoff, minPatience
 		}
 	}
-}
-
-// practise reads a page of nothing, so that the first bucket need not wait until the
-// server has planned the statements.
-func (f *feed) practise(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, f.patience)
-	defer cancel()
-	_ = f.node.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		db := patient{conn, f.patience}
-		_, keys := db.readKeys(ctx, math.MaxInt64, 1)
-		_, streams := db.lookupStreams(ctx, []int64{0})
-		_, events := db.readEvents(ctx, []uuid.UUID{uuid.Nil})
-		return errors.Join(keys, streams, events)
-	}) // what is wrong is found, and said, when it matters
 }
 
 // wait returns true when kicked, false after d or the end of ctx.

@@ -22,10 +22,13 @@ const (
 	keepaliveMore = 15 * time.Second
 )
 
+// poolSize is how many connections read the log and write checkpoints.
+const poolSize = 2
+
 // openPools opens the pools; they connect when they are used.
 func (n *Node) openPools() (err error) {
 	ctx := context.Background() //nolint:forbidigo // closePools ends them
-	if n.pool, err = pgxpool.NewWithConfig(ctx, n.poolConfig(2)); err != nil {
+	if n.pool, err = pgxpool.NewWithConfig(ctx, n.poolConfig(poolSize)); err != nil {
 		return err
 	}
 	if n.cfg.DisableSession {

@@ -221,3 +221,15 @@ func TestEventDeletedWhileItIsOutIsSettled(t *testing.T) {
 		t.Errorf("%d errors", n)
 	}
 }
+
+// The next pages are on their way while a handler works: it never waits for one where
+// there is something to read.
+func TestPagesAreReadOnWhileAHandlerWorks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.appendTo("orders-1", 400) // a page has a hundred keys and more
+	sub := r.subscriber(shards(1), func(c *shardpub.SubscriberConfig) { c.BatchSize, c.PrefetchCount = 5, 300 })
+	msg := receive(t, r.subscribe(sub, "orders"))
+	r.until("as many wait as may", func() bool { return queued(sub) == 300 })
+	msg.Ack()
+}
