@@ -12,8 +12,8 @@ import (
 	"github.com/suisha-go/suisha/shardpub"
 )
 
-// keyReads are the statements that read keys of the log. The one that a new Node
-// practises with reads nothing.
+// keyReads are the statements that read keys of the log. Those that a new Node
+// practises with read nothing.
 func keyReads(s *sent) (n int) {
 	for _, c := range s.all() {
 		if c.args[0] != int64(math.MaxInt64) {

@@ -143,17 +143,7 @@ func (s *pageSim) leave(id int) {
 
 func (s *pageSim) room(id int) room {
 	sink := s.sinks[id]
-	return room{free: sink.free(), idle: sink.pending == 0, fresh: s.readOf(id) == sink.start}
-}
-
-// readOf is how far a sink has read.
-func (s *pageSim) readOf(id int) kiroku.Position {
-	for _, gr := range s.g.all {
-		if read, in := gr.sinks[id]; in {
-			return read
-		}
-	}
-	return s.parked[id]
+	return room{free: sink.free(), idle: sink.pending == 0}
 }
 
 // ask asks for a page, if none is being read. It reports whether one is now.

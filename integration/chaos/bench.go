@@ -35,7 +35,7 @@ type bench struct {
 
 // newBench opens one; loaded says whether there is something to do.
 func newBench(ctx context.Context, o options, log io.Writer, loaded bool) (*bench, error) {
-	o.buckets, o.streams, o.work, o.rate, o.ttl, o.renew, o.poll, o.tries = benchBuckets, benchStreams, benchWork, benchRate, 0, 0, 0, 0
+	o.buckets, o.streams, o.work, o.rate, o.ttl, o.renew = benchBuckets, benchStreams, benchWork, benchRate, 0, 0
 	db, err := openDatabase(ctx)
 	if err != nil {
 		return nil, err

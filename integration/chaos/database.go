@@ -111,7 +111,7 @@ func (d *database) dsn(port int, name string) string {
 
 func (d *database) fleet(o options) *fleet {
 	return &fleet{
-		base:     workerSpec{Buckets: o.buckets, Concurrency: o.concurrency, Batch: o.batch, Work: o.work, TTL: o.ttl, Renew: o.renew, Poll: o.poll, Tries: o.tries},
+		base:     workerSpec{Buckets: o.buckets, Concurrency: o.concurrency, Batch: o.batch, Work: o.work, TTL: o.ttl, Renew: o.renew},
 		upstream: d.socket(),
 		dsn:      d.dsn,
 	}

@@ -41,8 +41,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/suisha-go/suisha/shardpub"
 )
 
 // options are what the command line says.
@@ -58,8 +56,6 @@ type options struct {
 	work        time.Duration
 	ttl         time.Duration
 	renew       time.Duration
-	poll        time.Duration
-	tries       int
 	gap         time.Duration
 	atOnce      int
 	only        string
@@ -101,8 +97,6 @@ func parse(args []string) (options, error) {
 	if min(o.workers, o.buckets, o.concurrency, o.batch, o.streams, o.rate, o.atOnce) < 1 || min(o.duration, o.work, o.ttl, o.renew, o.gap) <= 0 {
 		return o, errors.New("numbers and durations must be more than 0")
 	}
-	// What was lost with a dropped notification comes soon, and what a fault made fail again.
-	o.poll, o.tries = time.Second, shardpub.Unlimited
 	if o.seed == 0 {
 		o.seed = rand.Uint64N(1 << 32)
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/suisha-go/suisha/shardpub"
 )
 
 // breakAll is one run of faults. It fails when a promise was broken.
@@ -26,6 +28,8 @@ func breakAll(ctx context.Context, o options, log io.Writer) error {
 	defer db.close()
 	s := &storm{o: o, db: db, fleet: db.fleet(o), kinds: some}
 	s.fleet.log = log
+	// What was lost with a dropped notification comes soon, and what a fault made fail again.
+	s.fleet.base.Poll, s.fleet.base.Tries = time.Second, shardpub.Unlimited
 	defer s.fleet.killAll()
 	began := time.Now()
 	s.say = func(format string, args ...any) {
